@@ -1,0 +1,5 @@
+//! The ownership protocol.
+
+mod timing;
+
+pub use timing::{Timing, TimingError};

@@ -1,0 +1,8 @@
+//! Partita's engine: it decides who reads which partition, hands partitions over, resumes where the last owner
+//! stopped and keeps the events of a partition in order. Users depend on the `partita` crate, which re-exports this.
+
+pub mod balance;
+pub mod coordination;
+pub mod model;
+pub mod source;
+pub mod store;

@@ -1,0 +1,15 @@
+//! The words of the domain: ids, events, positions and time. No I/O and no runtime.
+
+mod event;
+mod ids;
+mod position;
+mod time;
+mod value;
+
+pub use event::{Body, Event, EventBuilder, Properties, SystemProperties};
+pub use ids::{
+    ConsumerGroup, Epoch, HubName, Incarnation, InstanceId, Namespace, PartitionId, Scope, StreamId,
+};
+pub use position::{LastEnqueued, Offset, Position, SequenceNumber, StreamPosition};
+pub use time::{Tick, Timestamp};
+pub use value::Value;

@@ -1,0 +1,165 @@
+//! Where in a partition: offsets, sequence numbers and the positions a reader can start at.
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::Timestamp;
+
+/// Counts the events of a partition from 0.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default)]
+pub struct SequenceNumber(pub i64);
+
+impl fmt::Display for SequenceNumber {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// An event's place in its partition as the hub names it: a byte position, or a text of the service's own making.
+/// Offsets are compared for equality only; order is the sequence number's.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Offset(Repr);
+
+#[derive(Clone, PartialEq, Eq, Hash)]
+enum Repr {
+    Number(u64),
+    Text(Arc<str>),
+}
+
+impl Offset {
+    /// A byte position.
+    pub const fn number(bytes: u64) -> Self {
+        Self(Repr::Number(bytes))
+    }
+
+    /// Reads an offset from its text. Text that is a canonical number equals [`Offset::number`].
+    pub fn parse(text: &str) -> Self {
+        match text.parse::<u64>() {
+            Ok(bytes) if bytes.to_string() == text => Self::number(bytes),
+            _ => Self(Repr::Text(Arc::from(text))),
+        }
+    }
+
+    /// The byte position, where the offset is one.
+    pub fn as_number(&self) -> Option<u64> {
+        match self.0 {
+            Repr::Number(bytes) => Some(bytes),
+            Repr::Text(_) => None,
+        }
+    }
+}
+
+impl fmt::Display for Offset {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Repr::Number(bytes) => bytes.fmt(f),
+            Repr::Text(text) => text.fmt(f),
+        }
+    }
+}
+
+impl fmt::Debug for Offset {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// The place of one event, both ways the hub names it.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct StreamPosition {
+    /// The event's sequence number.
+    pub sequence: SequenceNumber,
+    /// The event's offset.
+    pub offset: Offset,
+}
+
+impl fmt::Display for StreamPosition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "seq:{} offset:{}", self.sequence, self.offset)
+    }
+}
+
+/// Where reading starts.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Position {
+    /// The oldest event that the hub still has.
+    #[default]
+    Earliest,
+    /// Only events that arrive after the reader attached.
+    Latest,
+    /// The event at an offset, or the one after it.
+    Offset {
+        /// The offset.
+        offset: Offset,
+        /// Whether the event at the offset is delivered too.
+        inclusive: bool,
+    },
+    /// The event with a sequence number, or the one after it.
+    Sequence {
+        /// The sequence number.
+        sequence: SequenceNumber,
+        /// Whether the event with that number is delivered too.
+        inclusive: bool,
+    },
+    /// The first event enqueued at this time or later.
+    Time(Timestamp),
+}
+
+impl Position {
+    /// The event at `offset`.
+    pub fn at_offset(offset: Offset) -> Self {
+        Self::Offset { offset, inclusive: true }
+    }
+
+    /// The event after the one at `offset`.
+    pub fn after_offset(offset: Offset) -> Self {
+        Self::Offset { offset, inclusive: false }
+    }
+
+    /// The event numbered `sequence`.
+    pub fn at_sequence(sequence: SequenceNumber) -> Self {
+        Self::Sequence { sequence, inclusive: true }
+    }
+
+    /// The event after the one numbered `sequence`.
+    pub fn after_sequence(sequence: SequenceNumber) -> Self {
+        Self::Sequence { sequence, inclusive: false }
+    }
+}
+
+impl fmt::Display for Position {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let after = |inclusive: &bool| if *inclusive { "" } else { "after " };
+        match self {
+            Self::Earliest => f.write_str("earliest"),
+            Self::Latest => f.write_str("latest"),
+            Self::Offset { offset, inclusive } => write!(f, "{}offset:{offset}", after(inclusive)),
+            Self::Sequence { sequence, inclusive } => write!(f, "{}seq:{sequence}", after(inclusive)),
+            Self::Time(time) => write!(f, "time:{time}"),
+        }
+    }
+}
+
+/// The end of a partition as a reader last heard of it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LastEnqueued {
+    /// The last event, or none if the partition is empty.
+    pub position: Option<StreamPosition>,
+    /// When that event was enqueued.
+    pub enqueued_time: Option<Timestamp>,
+    /// When the hub said so.
+    pub retrieved: Timestamp,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn offsets_of_canonical_numbers_are_numbers_and_others_keep_their_text() {
+        assert_eq!(Offset::parse("4294967296"), Offset::number(4_294_967_296));
+        assert_eq!(Offset::parse("007").to_string(), "007");
+        assert_eq!(Offset::parse("12:3:4").to_string(), "12:3:4");
+        assert_eq!(Offset::parse("007").as_number(), None);
+    }
+}

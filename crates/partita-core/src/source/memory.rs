@@ -1,0 +1,5 @@
+//! placeholder
+/// placeholder
+pub struct MemoryHub;
+/// placeholder
+pub struct MemorySource;

@@ -1,0 +1,76 @@
+//! The event source: a hub's partitions and readers on them.
+//!
+//! Check a source of your own with the conformance suite in the testkit (feature `testkit`).
+
+mod error;
+mod memory;
+
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+
+pub use error::{SourceError, SourceErrorKind};
+pub use memory::{MemoryHub, MemorySource};
+
+use crate::model::{
+    ConsumerGroup, Epoch, Event, HubName, LastEnqueued, Namespace, PartitionId, Position, StreamId,
+};
+
+/// What a hub says about itself.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct HubDescription {
+    /// The namespace.
+    pub namespace: Namespace,
+    /// The hub.
+    pub hub: HubName,
+    /// Which life of the hub's data this is, where the hub tells.
+    pub stream: Option<StreamId>,
+    /// The partitions there are now; more may come, none goes.
+    pub partitions: Vec<PartitionId>,
+}
+
+/// What a reader is asked for.
+#[derive(Clone, PartialEq, Debug)]
+pub struct ReadRequest {
+    /// The consumer group to read in.
+    pub group: ConsumerGroup,
+    /// The partition.
+    pub partition: PartitionId,
+    /// Where to start.
+    pub from: Position,
+    /// Reads exclusively at this level: a reader of an equal or higher one evicts this one, and this one evicts
+    /// those of an equal or lower one and those without. None = beside others.
+    pub owner_level: Option<Epoch>,
+    /// The reader's name, for the hub's messages.
+    pub name: Arc<str>,
+    /// How many events the reader may hold that were not yet taken.
+    pub prefetch_events: usize,
+    /// How many bytes of such events.
+    pub prefetch_bytes: usize,
+}
+
+/// A partitioned stream of events.
+pub trait EventSource: Send + Sync + 'static {
+    /// What the hub is and which partitions it has now.
+    fn describe(&self) -> BoxFuture<'_, Result<HubDescription, SourceError>>;
+
+    /// Attaches a reader to a partition.
+    fn open(&self, request: ReadRequest) -> BoxFuture<'_, Result<Box<dyn PartitionReader>, SourceError>>;
+}
+
+/// Reads one partition in order. Dropping it detaches it.
+pub trait PartitionReader: Send {
+    /// Waits until there is at least one event and appends up to `events_max` of them to `out`, in order, without
+    /// gaps. Dropping the future loses no event: the next call goes on where the last one ended. After an error the
+    /// reader is of no more use.
+    fn read<'a>(
+        &'a mut self,
+        events_max: usize,
+        out: &'a mut Vec<Event>,
+    ) -> BoxFuture<'a, Result<(), SourceError>>;
+
+    /// The end of the partition as the reader last heard of it, where the hub tells; costs no call.
+    fn last_enqueued(&self) -> Option<LastEnqueued> {
+        None
+    }
+}

@@ -1,0 +1,98 @@
+//! The checkpoint store: three kinds of record, changed by compare-and-set, shared by all instances of a scope.
+//!
+//! A store is a small, dumb thing: it keeps records and answers whether a write was applied. What the writes mean is
+//! the business of [`coordination`](crate::coordination). Check a store of your own with the conformance suite in
+//! the testkit (feature `testkit`).
+
+mod error;
+mod memory;
+mod records;
+mod writes;
+
+use futures_util::future::BoxFuture;
+
+pub use error::{BoxError, Certainty, StoreError};
+pub use memory::MemoryStore;
+pub use records::{
+    CheckpointRecord, GroupView, InstanceRecord, InstanceSeen, InstanceState, MoveReason, MoveRecord, Op,
+    Ownership, Resume, Version,
+};
+pub use writes::{
+    AtomicCheckpoint, CheckpointOutcome, CheckpointWrite, InstanceOutcome, InstanceWrite, OwnershipOutcome,
+    OwnershipWrite,
+};
+
+use crate::coordination::Timing;
+use crate::model::{Incarnation, PartitionId, Scope};
+
+/// How many moves a store keeps per scope; older ones are forgotten.
+pub const MOVES_KEPT_MAX: usize = 256;
+
+/// A store's answer. The error says whether the write may have happened all the same.
+pub type StoreResult<T> = Result<T, StoreError>;
+
+/// What a store is capable of and what it costs.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct StoreProperties {
+    /// Whether a write of an ownership and of its checkpoint can be one atomic step. Without it a new owner seals
+    /// the checkpoint record in a call of its own.
+    pub atomic: bool,
+    /// The times that suit the store's latency and price; a processor may choose others.
+    pub timing: Timing,
+    /// The resolution of ages in [`GroupView`], added to the ttl before an instance may be buried.
+    pub stamp_step: std::time::Duration,
+    /// Whether [`CheckpointStore::changed`] ever completes. Without it the engine polls while it waits.
+    pub notifies: bool,
+}
+
+/// Keeps the records of scopes. Every method may be called concurrently, and its future may be dropped at any time
+/// (the write may then have happened).
+///
+/// Reads are linearizable with the writes of all instances: a view begun after a write was answered shows it.
+pub trait CheckpointStore: Send + Sync + 'static {
+    /// What this store is capable of.
+    fn properties(&self) -> StoreProperties;
+
+    /// Writes an instance record under the condition that the variant of `write` names.
+    fn write_instance<'a>(
+        &'a self,
+        scope: &'a Scope,
+        write: InstanceWrite,
+    ) -> BoxFuture<'a, StoreResult<InstanceOutcome>>;
+
+    /// Replaces an ownership record if it still has the version that `write` expects. With
+    /// [`OwnershipWrite::checkpoint`] (only where [`StoreProperties::atomic`]) the checkpoint record changes in the
+    /// same step, or neither changes. A write that changes the owner appends to the log of moves, best effort.
+    fn write_ownership<'a>(
+        &'a self,
+        scope: &'a Scope,
+        write: OwnershipWrite,
+    ) -> BoxFuture<'a, StoreResult<OwnershipOutcome>>;
+
+    /// Writes a checkpoint record under the condition that the variant of `write` names.
+    fn write_checkpoint<'a>(
+        &'a self,
+        scope: &'a Scope,
+        write: CheckpointWrite,
+    ) -> BoxFuture<'a, StoreResult<CheckpointOutcome>>;
+
+    /// Reads all ownership records, then all instance records, with ages by the store's own clock.
+    fn view<'a>(&'a self, scope: &'a Scope) -> BoxFuture<'a, StoreResult<GroupView>>;
+
+    /// Reads all checkpoint records, sorted by partition.
+    fn checkpoints<'a>(&'a self, scope: &'a Scope) -> BoxFuture<'a, StoreResult<Vec<CheckpointRecord>>>;
+
+    /// The last moves, oldest first, at most [`MOVES_KEPT_MAX`].
+    fn moves<'a>(&'a self, scope: &'a Scope) -> BoxFuture<'a, StoreResult<Vec<MoveRecord>>>;
+
+    /// Completes once something that may concern `me` has changed since the view whose
+    /// [`cursor`](GroupView::cursor) is given: an ownership that names it or named it, the membership, or an
+    /// ownership that became free. Heartbeats do not count. May complete too often, never too seldom.
+    fn changed<'a>(&'a self, scope: &'a Scope, me: &'a Incarnation, cursor: u64) -> BoxFuture<'a, ()> {
+        let _ = (scope, me, cursor);
+        Box::pin(std::future::pending())
+    }
+}
+
+#[allow(dead_code)]
+fn is_usable_as_a_trait_object(_: &dyn CheckpointStore, _: &PartitionId) {}
