@@ -3,6 +3,9 @@
 
 pub mod balance;
 pub mod coordination;
+pub mod handler;
 pub mod model;
+pub mod processor;
+pub mod pump;
 pub mod source;
 pub mod store;

@@ -1,5 +1,16 @@
-//! The ownership protocol.
+//! The ownership protocol: who reads which partition, and how that changes without loss.
+//!
+//! A protocol is a state machine behind the small [`Coordination`] interface: it takes an [`Input`] and the time by
+//! the instance's own clock, and answers with [`Effect`]s that the processor's run loop performs. It never awaits,
+//! sleeps or reads a clock, so every interleaving can be replayed. [`native`] is Partita's own protocol.
 
+mod interface;
+mod lease;
+pub(crate) mod native;
 mod timing;
 
+pub(crate) use interface::{
+    CallId, Coordination, CoordinationView, DrainReason, Effect, Input, PumpEvent, StoreAnswer, StoreCall, Target,
+};
+pub use interface::{Phase, RevokeReason, StopReason};
 pub use timing::{Timing, TimingError};

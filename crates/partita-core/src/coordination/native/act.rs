@@ -1,0 +1,105 @@
+//! This instance's part of the plan: bury, claim, request, withdraw.
+
+use super::partition::WriteKind;
+use super::{Life, Native, Purpose, is_live};
+use crate::balance::{Action, Holding, Member, Plan, Snapshot, plan};
+use crate::coordination::{Effect, StoreAnswer, StoreCall};
+use crate::model::{Incarnation, Tick};
+use crate::processor::Operation;
+use crate::store::{InstanceOutcome, InstanceWrite, StoreError};
+
+impl Native {
+    /// Computes the plan from the latest view and starts what it asks of us.
+    pub(super) fn act(&mut self, now: Tick, out: &mut Vec<Effect>) {
+        let cycle = self.config.timing.cycle();
+        let settled = self.group.is_settled(now, cycle);
+        let Some(plan) = self.plan(now, settled) else { return };
+        for partition in &plan.withdrawals {
+            self.write_if_idle(now, partition, WriteKind::Withdraw, out);
+        }
+        for action in &plan.actions {
+            match action {
+                Action::Claim(partition) => self.write_if_idle(now, partition, WriteKind::Claim, out),
+                Action::BuryAndClaim(_, owner) => self.bury(now, owner, out),
+                Action::Request(partition) => self.write_if_idle(now, partition, WriteKind::Request, out),
+            }
+        }
+        if !settled {
+            self.look_at(self.group.settles_at(cycle).max(now + cycle / 20));
+        }
+    }
+
+    fn plan(&self, now: Tick, settled: bool) -> Option<Plan> {
+        let latest = self.group.latest.as_ref()?;
+        let fresh = self.is_fresh(now, latest.sent);
+        let joined = self.group.instance(&self.me.incarnation).is_some_and(|seen| is_live(seen.record.state));
+        if self.life != Life::Running || !self.lease.is_valid(now) || !fresh || !joined {
+            return None;
+        }
+        let members = self.members(now).map(|seen| Member {
+            incarnation: seen.record.incarnation.clone(),
+            declines: seen.record.declines.clone(),
+        });
+        let holdings = self.slots.iter().map(|(partition, slot)| {
+            let known = slot.known.as_ref();
+            let owner = known.and_then(|known| known.owner.clone());
+            Holding {
+                partition: partition.clone(),
+                owner: owner.map(|owner| {
+                    let state = self.owner_state(now, &owner);
+                    (owner, state)
+                }),
+                next: known.and_then(|known| known.next.clone()),
+            }
+        });
+        let snapshot = Snapshot { members: members.collect(), holdings: holdings.collect() };
+        Some(plan(&snapshot, &self.me.incarnation, self.config.policy, self.config.pace, settled))
+    }
+
+    /// Whether a view sent then is still good enough to plan from.
+    fn is_fresh(&self, now: Tick, sent: Tick) -> bool {
+        now.since(sent) <= self.config.timing.cycle() / 2
+    }
+
+    fn bury(&mut self, now: Tick, victim: &Incarnation, out: &mut Vec<Effect>) {
+        if !self.group.burials.insert(victim.clone()) {
+            return;
+        }
+        let write = match self.group.instance(victim) {
+            Some(seen) => InstanceWrite::Bury {
+                victim: victim.clone(),
+                expect: seen.version.clone(),
+                age_min: self.config.timing.ttl() + self.config.stamp_step,
+            },
+            None => InstanceWrite::BuryAbsent { victim: victim.clone() },
+        };
+        self.call(now, Purpose::Bury(victim.clone()), StoreCall::Instance(write), out);
+    }
+
+    pub(super) fn on_buried(
+        &mut self,
+        now: Tick,
+        victim: &Incarnation,
+        answer: Result<StoreAnswer, StoreError>,
+        out: &mut Vec<Effect>,
+    ) {
+        self.group.burials.remove(victim);
+        match answer {
+            Ok(StoreAnswer::Instance(
+                InstanceOutcome::Applied(seen) | InstanceOutcome::Refused(Some(seen)),
+            )) if !is_live(seen.record.state) => {
+                self.group.learn_dead(seen);
+                match &self.group.latest {
+                    Some(latest) if self.is_fresh(now, latest.sent) => self.act(now, out),
+                    _ => self.look(now, out),
+                }
+            }
+            // It lives, or something else is wrong with what we know.
+            Ok(_) => self.look(now, out),
+            Err(error) => {
+                Self::report(None, Operation::Bury, error, out);
+                self.look(now, out);
+            }
+        }
+    }
+}

@@ -1,0 +1,248 @@
+//! Views of the group: when to read one, and what it tells about the others.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use super::{Life, Native, Purpose, Timer, is_live};
+use crate::balance::OwnerState;
+use crate::coordination::{Effect, StoreCall};
+use crate::model::{Incarnation, PartitionId, Tick};
+use crate::processor::Operation;
+use crate::store::{GroupView, InstanceSeen, StoreError, Version};
+
+/// The least time between views that notifications ask for.
+const NOTIFIED_VIEW_PAUSE: Duration = Duration::from_millis(20);
+
+/// How often to look while waiting for something on a store that does not notify.
+const WAITING_VIEW_PAUSE: Duration = Duration::from_millis(500);
+
+/// A view and when it was asked for.
+pub(super) struct Seen {
+    pub(super) sent: Tick,
+    pub(super) view: GroupView,
+}
+
+#[derive(Default)]
+pub(super) struct Group {
+    busy: bool,
+    /// Whether something happened since the view under way was sent.
+    again: bool,
+    due: Option<Tick>,
+    last_sent: Tick,
+    failures: u32,
+    pub(super) latest: Option<Seen>,
+    /// Since when, by our own clock, each instance's record has had its version.
+    watches: BTreeMap<Incarnation, (Version, Tick)>,
+    members: BTreeSet<Incarnation>,
+    members_since: Tick,
+    members_views: u32,
+    /// Whom we are declaring dead just now.
+    pub(super) burials: BTreeSet<Incarnation>,
+    /// Whether the lease is known to have run out.
+    pub(super) lapsed: bool,
+    /// Other incarnations of our own id that were already warned about.
+    namesakes: BTreeSet<Incarnation>,
+}
+
+impl Group {
+    /// Drops what belongs to an incarnation that is no more.
+    pub(super) fn forget(&mut self) {
+        *self = Self { last_sent: self.last_sent, ..Self::default() };
+    }
+
+    pub(super) fn is_looking(&self) -> bool {
+        self.busy || self.due.is_some()
+    }
+
+    pub(super) fn instance(&self, incarnation: &Incarnation) -> Option<&InstanceSeen> {
+        let instances = &self.latest.as_ref()?.view.instances;
+        let index = instances.binary_search_by(|seen| seen.record.incarnation.cmp(incarnation)).ok()?;
+        instances.get(index)
+    }
+
+    /// Whether a hand-off to this instance makes sense.
+    pub(super) fn can_take(&self, next: &Incarnation, partition: &PartitionId) -> bool {
+        self.instance(next).is_some_and(|seen| {
+            let record = &seen.record;
+            is_live(record.state) && !record.stopping && !record.declines.contains(partition)
+        })
+    }
+
+    /// Takes a dead instance's record into the latest view, so that the plan goes on without reading another.
+    pub(super) fn learn_dead(&mut self, dead: InstanceSeen) {
+        let Some(latest) = &mut self.latest else { return };
+        let instances = &mut latest.view.instances;
+        match instances.binary_search_by(|seen| seen.record.incarnation.cmp(&dead.record.incarnation)) {
+            Ok(index) => instances[index] = dead,
+            Err(index) => instances.insert(index, dead),
+        }
+    }
+
+    /// Whether a view sent at or after `since` shows no partition that names `me`.
+    pub(super) fn nothing_names(&self, me: &Incarnation, since: Tick) -> bool {
+        self.latest.as_ref().is_some_and(|seen| {
+            let names = |named: &Option<Incarnation>| named.as_ref() == Some(me);
+            seen.sent >= since && !seen.view.ownerships.iter().any(|o| names(&o.owner) || names(&o.next))
+        })
+    }
+
+    /// Whether the membership has been the same for two views and for half a cycle.
+    pub(super) fn is_settled(&self, now: Tick, cycle: Duration) -> bool {
+        self.members_views >= 2 && now >= self.settles_at(cycle)
+    }
+
+    pub(super) fn settles_at(&self, cycle: Duration) -> Tick {
+        self.members_since + cycle / 2
+    }
+}
+
+impl Native {
+    /// Reads a view now, or right after the one that is under way.
+    pub(super) fn look(&mut self, now: Tick, out: &mut Vec<Effect>) {
+        self.look_at(now);
+        self.look_if_due(now, out);
+    }
+
+    pub(super) fn look_at(&mut self, at: Tick) {
+        if self.group.busy {
+            self.group.again = true;
+        } else if self.group.due.is_none_or(|due| at < due) {
+            self.group.due = Some(at);
+            self.timer(at, Timer::View);
+        }
+    }
+
+    pub(super) fn look_if_due(&mut self, now: Tick, out: &mut Vec<Effect>) {
+        let registered = matches!(self.life, Life::Running | Life::Stopping { .. });
+        if self.group.busy || !registered || self.group.due.is_none_or(|due| now < due) {
+            return;
+        }
+        self.group.due = None;
+        self.group.busy = true;
+        self.group.again = false;
+        self.group.last_sent = now;
+        self.call(now, Purpose::View, StoreCall::View, out);
+    }
+
+    pub(super) fn on_changed(&mut self, now: Tick, out: &mut Vec<Effect>) {
+        self.look_at(now.max(self.group.last_sent + NOTIFIED_VIEW_PAUSE));
+        self.look_if_due(now, out);
+    }
+
+    pub(super) fn on_view_failed(&mut self, now: Tick, error: StoreError, out: &mut Vec<Effect>) {
+        self.group.busy = false;
+        self.group.failures += 1;
+        let pause = self.backoff(self.group.failures - 1);
+        self.look_at(now + pause);
+        Self::report(None, Operation::View, error, out);
+    }
+
+    pub(super) fn on_view(&mut self, now: Tick, sent: Tick, view: GroupView, out: &mut Vec<Effect>) {
+        self.group.busy = false;
+        self.group.failures = 0;
+        let again = std::mem::take(&mut self.group.again);
+        self.watch(now, &view, out);
+        self.group.latest = Some(Seen { sent, view });
+        self.count_members(now);
+        self.reconcile_all(now, sent, out);
+        self.act(now, out);
+        self.schedule_look(now, sent);
+        if again {
+            self.look_at(now.max(sent + NOTIFIED_VIEW_PAUSE));
+        }
+    }
+
+    fn watch(&mut self, now: Tick, view: &GroupView, out: &mut Vec<Effect>) {
+        let before = std::mem::take(&mut self.group.watches);
+        for seen in &view.instances {
+            let incarnation = &seen.record.incarnation;
+            let since = match before.get(incarnation) {
+                Some((version, since)) if *version == seen.version => *since,
+                _ => now,
+            };
+            self.group.watches.insert(incarnation.clone(), (seen.version.clone(), since));
+            let me = &self.me.incarnation;
+            let namesake = incarnation.id() == me.id() && incarnation != me && is_live(seen.record.state);
+            if namesake && seen.age < self.config.timing.lease() && self.group.namesakes.insert(incarnation.clone())
+            {
+                let error = format!("another live instance calls itself {}; both work, but give them names of their own", me.id());
+                Self::report(None, Operation::View, error, out);
+            }
+        }
+    }
+
+    /// Whether the rules allow to declare this instance dead.
+    fn may_bury(&self, now: Tick, seen: &InstanceSeen) -> bool {
+        let timing = &self.config.timing;
+        let watched = self.group.watches.get(&seen.record.incarnation);
+        is_live(seen.record.state)
+            && seen.record.incarnation != self.me.incarnation
+            && seen.age >= timing.ttl() + self.config.stamp_step
+            && watched.is_some_and(|(_, since)| now.since(*since) >= timing.lease())
+            && self.lease.may_bury(now)
+    }
+
+    /// How an owner stands. One that is old but may not yet be buried counts as live: after an outage of the store
+    /// everybody looks old, and nobody must be taken for dead before it had the time to renew.
+    pub(super) fn owner_state(&self, now: Tick, owner: &Incarnation) -> OwnerState {
+        match self.group.instance(owner) {
+            Some(seen) if !is_live(seen.record.state) => OwnerState::Dead,
+            Some(seen) if self.may_bury(now, seen) => OwnerState::Expired,
+            Some(_) => OwnerState::Live,
+            None if self.lease.may_bury(now) => OwnerState::Expired,
+            None => OwnerState::Live,
+        }
+    }
+
+    /// Those that take part in the plan.
+    pub(super) fn members(&self, now: Tick) -> impl Iterator<Item = &InstanceSeen> {
+        let instances = self.group.latest.as_ref().map(|seen| seen.view.instances.as_slice()).unwrap_or_default();
+        instances
+            .iter()
+            .filter(move |seen| is_live(seen.record.state) && !seen.record.stopping && !self.may_bury(now, seen))
+    }
+
+    fn count_members(&mut self, now: Tick) {
+        let members: BTreeSet<Incarnation> = self.members(now).map(|seen| seen.record.incarnation.clone()).collect();
+        if members == self.group.members {
+            self.group.members_views += 1;
+        } else {
+            self.group.members = members;
+            self.group.members_since = now;
+            self.group.members_views = 1;
+        }
+    }
+
+    /// Plans the next look: when the first silent instance may be buried, or soon if we wait for something on a
+    /// store that does not notify. The heartbeat's own cycle comes on top.
+    fn schedule_look(&mut self, now: Tick, sent: Tick) {
+        let timing = self.config.timing;
+        let ttl = timing.ttl() + self.config.stamp_step;
+        let Some(latest) = &self.group.latest else { return };
+        let expiry = latest
+            .view
+            .instances
+            .iter()
+            .filter(|seen| is_live(seen.record.state) && seen.record.incarnation != self.me.incarnation)
+            .filter_map(|seen| {
+                let (_, since) = self.group.watches.get(&seen.record.incarnation)?;
+                // A millisecond more, because ages are compared by another clock.
+                let at = (sent + ttl.saturating_sub(seen.age)).max(*since + timing.lease());
+                Some(at + Duration::from_millis(1))
+            })
+            .filter(|at| *at > now)
+            .min();
+        if let Some(at) = expiry {
+            self.look_at(at);
+        }
+        if !self.config.notifies && self.is_waiting() {
+            self.look_at(now + WAITING_VIEW_PAUSE.min(timing.cycle() / 2));
+        }
+    }
+
+    /// Whether somebody else has to do something for us.
+    fn is_waiting(&self) -> bool {
+        let me = &self.me.incarnation;
+        self.slots.values().any(|slot| slot.known.as_ref().is_some_and(|o| o.next.as_ref() == Some(me)))
+    }
+}

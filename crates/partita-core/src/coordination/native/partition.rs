@@ -1,0 +1,635 @@
+//! One partition's life on this instance: claimed or handed over, opened, drained, passed on.
+
+use super::checkpoints::Checkpoints;
+use super::{Life, Native, Purpose, Timer};
+use crate::coordination::{DrainReason, Effect, RevokeReason, StoreCall, Target};
+use crate::model::{Epoch, Incarnation, PartitionId, Tick};
+use crate::processor::Operation;
+use crate::store::{
+    AtomicCheckpoint, Certainty, CheckpointOutcome, CheckpointRecord, CheckpointWrite, MoveReason, MoveRecord,
+    Ownership, OwnershipOutcome, OwnershipWrite, Resume, StoreError, Version,
+};
+
+/// What runs here for the partition.
+#[derive(Debug, Default)]
+pub(super) enum Pump {
+    #[default]
+    Absent,
+    /// Owned; the checkpoint record is being sealed.
+    Sealing,
+    Open,
+    Draining {
+        reason: DrainReason,
+        deadline: Tick,
+        /// When the running call was cut off.
+        cut: Option<Tick>,
+    },
+    /// The pump has ended; the ownership is still to be passed on.
+    Drained {
+        cancelled: bool,
+    },
+    /// Revoked; the pump has not ended yet.
+    Ending,
+}
+
+/// Kinds of ownership writes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum WriteKind {
+    Claim,
+    Request,
+    Withdraw,
+    Clear,
+    Transfer,
+    Release,
+    Retake,
+}
+
+impl WriteKind {
+    fn operation(self) -> Operation {
+        match self {
+            Self::Claim | Self::Retake => Operation::Claim,
+            Self::Request | Self::Withdraw | Self::Clear => Operation::Request,
+            Self::Transfer => Operation::Transfer,
+            Self::Release => Operation::Release,
+        }
+    }
+}
+
+#[derive(Default)]
+pub(super) struct Slot {
+    /// The ownership record as last seen.
+    pub(super) known: Option<Ownership>,
+    /// When the last answer to a write of ours arrived: views sent earlier may be older than it.
+    pub(super) known_at: Tick,
+    pub(super) pump: Pump,
+    /// The epoch at which we own or owned it.
+    pub(super) epoch: Epoch,
+    /// The highest epoch ever seen, in either record.
+    highest: Epoch,
+    /// Whether the pump's ownership was confirmed since the lease last lapsed.
+    confirmed: bool,
+    write: Option<(WriteKind, Option<Version>)>,
+    /// The version at which a write of ours may still take effect.
+    unknown: Option<Option<Version>>,
+    retry_at: Tick,
+    failures: u32,
+    /// Until when this instance does not want the partition, and tells the others.
+    declined_until: Tick,
+    /// Until when a running call keeps us from handing it over, or an owner has told us so.
+    refused_until: Tick,
+    pub(super) checkpoint: Checkpoints,
+}
+
+impl Slot {
+    pub(super) fn has_pump(&self) -> bool {
+        matches!(self.pump, Pump::Open | Pump::Draining { .. } | Pump::Ending)
+    }
+
+    pub(super) fn declines(&self, now: Tick) -> bool {
+        now < self.declined_until
+    }
+
+    fn is_owned_by(&self, me: &Incarnation) -> bool {
+        self.known.as_ref().is_some_and(|known| known.owner.as_ref() == Some(me))
+    }
+
+    fn awaits(&self, me: &Incarnation) -> bool {
+        self.known.as_ref().is_some_and(|known| known.next.as_ref() == Some(me))
+    }
+
+    /// Whether nothing here is left to do before the instance leaves.
+    pub(super) fn is_done(&self, me: &Incarnation) -> bool {
+        matches!(self.pump, Pump::Absent)
+            && self.write.is_none()
+            && self.unknown.is_none()
+            && !self.is_owned_by(me)
+            && !self.awaits(me)
+    }
+
+    /// What is left to do, for people.
+    pub(super) fn left_undone(&self, me: &Incarnation) -> Option<&'static str> {
+        match self.pump {
+            _ if self.is_done(me) => None,
+            Pump::Open | Pump::Draining { .. } | Pump::Ending => Some("a call of the handler did not end"),
+            Pump::Drained { .. } => Some("drained, but the last checkpoint and release were not confirmed"),
+            Pump::Absent | Pump::Sealing => Some("the release was not confirmed"),
+        }
+    }
+}
+
+impl Native {
+    /// Whether we own the partition as far as we know, and no write of ours can still change that.
+    fn owns(&self, partition: &PartitionId) -> bool {
+        self.slots.get(partition).is_some_and(|slot| slot.is_owned_by(&self.me.incarnation))
+    }
+
+    /// Takes a record as the truth about a partition and tells of a change of owner.
+    fn learn(&mut self, partition: &PartitionId, record: Option<Ownership>, out: &mut Vec<Effect>) {
+        let me = &self.me.incarnation;
+        let slot = self.slots.entry(partition.clone()).or_default();
+        if let Some(new) = &record {
+            slot.highest = slot.highest.max(new.epoch);
+            let from = slot.known.as_ref().and_then(|old| old.owner.clone());
+            // The first look at an ownership is no move, unless it is our own doing.
+            let known = slot.known.is_some() || new.op.by == *me;
+            if known && new.owner != from {
+                out.push(Effect::Moved(MoveRecord {
+                    partition: partition.clone(),
+                    from,
+                    to: new.owner.clone(),
+                    epoch: new.epoch,
+                    reason: new.reason,
+                    time: new.since,
+                }));
+            }
+        }
+        if slot.unknown.as_ref().is_some_and(|at| *at != record.as_ref().map(|new| new.version.clone())) {
+            slot.unknown = None;
+        }
+        slot.known = record;
+    }
+
+    /// Goes through all partitions after a view.
+    pub(super) fn reconcile_all(&mut self, now: Tick, sent: Tick, out: &mut Vec<Effect>) {
+        let Some(latest) = &self.group.latest else { return };
+        let records = latest.view.ownerships.clone();
+        for record in records {
+            let partition = record.partition.clone();
+            let slot = self.slots.entry(partition.clone()).or_default();
+            // The answer to our own write is news; a view sent before it is not.
+            if slot.write.is_some() || sent < slot.known_at {
+                continue;
+            }
+            let me = &self.me.incarnation;
+            let turned_down = slot.awaits(me)
+                && record.next.is_none()
+                && slot.known.as_ref().is_some_and(|old| old.owner == record.owner);
+            if turned_down {
+                slot.refused_until = now + self.config.cool_down;
+            }
+            self.learn(&partition, Some(record), out);
+            self.reconcile(now, &partition, self.lease.confirms(sent), out);
+        }
+    }
+
+    /// Brings what runs here in line with what the record says (rules 2, 5 and 6).
+    fn reconcile(&mut self, now: Tick, partition: &PartitionId, confirms: bool, out: &mut Vec<Effect>) {
+        let owned = self.owns(partition);
+        let Some(slot) = self.slots.get_mut(partition) else { return };
+        let same_epoch = slot.known.as_ref().is_some_and(|known| known.epoch == slot.epoch);
+        match slot.pump {
+            Pump::Open | Pump::Draining { .. } if owned && same_epoch => {
+                if confirms && !slot.confirmed && self.lease.is_valid(now) {
+                    slot.confirmed = true;
+                    out.push(Effect::Lease { partition: partition.clone(), until: self.lease.valid_until() });
+                }
+                let next = slot.known.as_ref().and_then(|known| known.next.as_ref());
+                match (&slot.pump, next) {
+                    (Pump::Open, Some(next))
+                        if now >= slot.refused_until && self.group.can_take(next, partition) =>
+                    {
+                        self.start_drain(now, partition, DrainReason::HandOff, out);
+                    }
+                    (Pump::Draining { reason: DrainReason::HandOff, cut: None, .. }, None) => {
+                        slot.pump = Pump::Open;
+                        out.push(Effect::Undrain { partition: partition.clone() });
+                    }
+                    _ => {}
+                }
+            }
+            Pump::Open | Pump::Draining { .. } => {
+                self.abandon(partition, RevokeReason::OwnershipLost, out);
+            }
+            Pump::Drained { .. } if !owned => self.close(partition, None, out),
+            Pump::Sealing if !(owned && same_epoch) => slot.pump = Pump::Absent,
+            Pump::Absent | Pump::Sealing | Pump::Drained { .. } | Pump::Ending => {}
+        }
+        self.drive(now, partition, out);
+    }
+
+    /// Does what is due for a partition. Harmless to call at any time.
+    pub(super) fn drive(&mut self, now: Tick, partition: &PartitionId, out: &mut Vec<Effect>) {
+        if !matches!(self.life, Life::Running | Life::Stopping { .. }) {
+            return;
+        }
+        self.check_drain(now, partition, out);
+        self.write_checkpoint_if_due(now, partition, out);
+        let (owned, stopping) = (self.owns(partition), self.is_stopping());
+        let Some(slot) = self.slots.get(partition) else { return };
+        if slot.write.is_some() || now < slot.retry_at {
+            return;
+        }
+        let unwanted = stopping || slot.declines(now);
+        let kind = match slot.pump {
+            Pump::Absent if owned && unwanted => Some(WriteKind::Release),
+            Pump::Absent if owned && !self.lease.is_valid(now) => None,
+            Pump::Absent if owned => {
+                let epoch = slot.known.as_ref().map(|known| known.epoch).unwrap_or_default();
+                if slot.unknown.is_none() && epoch >= slot.highest {
+                    self.seal(now, partition, epoch, out);
+                    return;
+                }
+                Some(WriteKind::Retake)
+            }
+            Pump::Absent if stopping && slot.awaits(&self.me.incarnation) => Some(WriteKind::Withdraw),
+            // Whether the last write took effect must be known before the instance leaves: a claim that lands
+            // later would name it. Writing at the same version settles it.
+            Pump::Absent if stopping && slot.unknown.is_some() => Some(WriteKind::Withdraw),
+            Pump::Open => {
+                let next = slot.known.as_ref().and_then(|known| known.next.as_ref());
+                let refused = now < slot.refused_until;
+                next.filter(|next| refused || !self.group.can_take(next, partition)).map(|_| WriteKind::Clear)
+            }
+            Pump::Drained { .. } if slot.checkpoint.is_pending() => None,
+            Pump::Drained { .. } => {
+                let next = slot.known.as_ref().and_then(|known| known.next.as_ref());
+                let taker = next.is_some_and(|next| self.group.can_take(next, partition));
+                Some(match (taker, unwanted) {
+                    (true, _) => WriteKind::Transfer,
+                    (false, true) => WriteKind::Release,
+                    (false, false) => WriteKind::Retake,
+                })
+            }
+            Pump::Absent | Pump::Sealing | Pump::Draining { .. } | Pump::Ending => None,
+        };
+        if let Some(kind) = kind {
+            self.write(now, partition, kind, out);
+        }
+    }
+
+    /// Starts a write that the plan asks for, unless something else is going on.
+    pub(super) fn write_if_idle(
+        &mut self,
+        now: Tick,
+        partition: &PartitionId,
+        kind: WriteKind,
+        out: &mut Vec<Effect>,
+    ) {
+        let Some(slot) = self.slots.get(partition) else { return };
+        let refused = kind == WriteKind::Request && now < slot.refused_until;
+        let unwanted = matches!(kind, WriteKind::Claim | WriteKind::Request) && slot.declines(now);
+        let idle = slot.write.is_none() && now >= slot.retry_at && matches!(slot.pump, Pump::Absent);
+        if idle && !refused && !unwanted {
+            self.write(now, partition, kind, out);
+        }
+    }
+
+    fn write(&mut self, now: Tick, partition: &PartitionId, kind: WriteKind, out: &mut Vec<Effect>) {
+        let op = self.op();
+        let me = self.me.incarnation.clone();
+        let (atomic, stream) = (self.config.atomic, self.stream.clone());
+        let Some(slot) = self.slots.get_mut(partition) else { return };
+        let known = slot.known.as_ref();
+        let owner = known.and_then(|known| known.owner.clone());
+        let next = known.and_then(|known| known.next.clone());
+        let epoch = known.map(|known| known.epoch).unwrap_or_default();
+        let raised = epoch.max(slot.highest).next();
+        let taken_from_dead = owner.is_some();
+        let cancelled = matches!(slot.pump, Pump::Drained { cancelled: true });
+        let (owner, epoch, next, reason) = match kind {
+            WriteKind::Claim => {
+                let reason = if taken_from_dead { MoveReason::TakenFromDead } else { MoveReason::Claimed };
+                (Some(me), raised, None, reason)
+            }
+            WriteKind::Retake => (Some(me), raised, None, MoveReason::Retaken),
+            WriteKind::Request => (owner, epoch, Some(me), MoveReason::HandedOff),
+            WriteKind::Withdraw | WriteKind::Clear => (owner, epoch, None, MoveReason::HandedOff),
+            WriteKind::Transfer => {
+                (next, raised, None, if cancelled { MoveReason::Stolen } else { MoveReason::HandedOff })
+            }
+            WriteKind::Release => {
+                let reason = if slot.declines(now) { MoveReason::GivenUp } else { MoveReason::Released };
+                (None, raised, None, reason)
+            }
+        };
+        let changes_owner = !matches!(kind, WriteKind::Request | WriteKind::Withdraw | WriteKind::Clear);
+        let checkpoint = (atomic && changes_owner).then(|| AtomicCheckpoint {
+            last: match &slot.checkpoint.last {
+                Some(Target { resume: Resume::After(last), .. }) => Some((slot.epoch, last.clone(), stream)),
+                _ => None,
+            },
+            seal: epoch,
+        });
+        let expect = known.map(|known| known.version.clone());
+        slot.write = Some((kind, expect.clone()));
+        let write =
+            OwnershipWrite { partition: partition.clone(), expect, owner, epoch, next, reason, op, checkpoint };
+        self.call(now, Purpose::Ownership(partition.clone()), StoreCall::Ownership(write), out);
+    }
+
+    pub(super) fn on_ownership(
+        &mut self,
+        now: Tick,
+        partition: &PartitionId,
+        outcome: OwnershipOutcome,
+        out: &mut Vec<Effect>,
+    ) {
+        let Some(slot) = self.slots.get_mut(partition) else { return };
+        let Some((kind, _)) = slot.write.take() else { return };
+        slot.known_at = now;
+        slot.failures = 0;
+        match outcome {
+            OwnershipOutcome::Applied { ownership, checkpoint } => {
+                slot.unknown = None;
+                let reason = ownership.reason;
+                self.learn(partition, Some(ownership), out);
+                self.on_written(now, partition, kind, reason, checkpoint, out);
+            }
+            OwnershipOutcome::Refused(current) => {
+                slot.unknown = None;
+                self.learn(partition, current, out);
+                self.reconcile(now, partition, true, out);
+            }
+            OwnershipOutcome::Fenced(record) => {
+                slot.highest = slot.highest.max(record.epoch);
+                // The checkpoint has a newer owner than we know of; the pump's last position cannot be written.
+                slot.checkpoint.last = None;
+                if matches!(slot.pump, Pump::Drained { .. }) {
+                    self.close(partition, None, out);
+                }
+                self.look(now, out);
+            }
+        }
+    }
+
+    fn on_written(
+        &mut self,
+        now: Tick,
+        partition: &PartitionId,
+        kind: WriteKind,
+        reason: MoveReason,
+        checkpoint: Option<CheckpointRecord>,
+        out: &mut Vec<Effect>,
+    ) {
+        if let (Some(slot), Some(record)) = (self.slots.get_mut(partition), &checkpoint) {
+            slot.checkpoint.durable = record.resume.clone();
+            if let (Pump::Drained { .. }, Some(resume)) = (&slot.pump, &record.resume) {
+                out.push(Effect::Durable { partition: partition.clone(), resume: resume.clone() });
+            }
+        }
+        match kind {
+            WriteKind::Claim | WriteKind::Retake => {
+                self.close_if_drained(partition, out);
+                let Some(slot) = self.slots.get_mut(partition) else { return };
+                slot.epoch = slot.known.as_ref().map(|known| known.epoch).unwrap_or_default();
+                match checkpoint {
+                    Some(record) => self.open(now, partition, record, out),
+                    None => self.drive(now, partition, out),
+                }
+            }
+            WriteKind::Transfer | WriteKind::Release => {
+                if matches!(self.slots[partition].pump, Pump::Drained { .. }) {
+                    self.close(partition, Some(reason), out);
+                }
+                self.drive(now, partition, out);
+            }
+            WriteKind::Request | WriteKind::Withdraw | WriteKind::Clear => self.drive(now, partition, out),
+        }
+    }
+
+    pub(super) fn on_ownership_failed(
+        &mut self,
+        now: Tick,
+        partition: &PartitionId,
+        error: StoreError,
+        out: &mut Vec<Effect>,
+    ) {
+        let failures = self.slots.get(partition).map_or(0, |slot| slot.failures);
+        let pause = self.backoff(failures);
+        let Some(slot) = self.slots.get_mut(partition) else { return };
+        let Some((kind, expect)) = slot.write.take() else { return };
+        slot.known_at = now;
+        slot.failures += 1;
+        slot.retry_at = now + pause;
+        if error.certainty() == Certainty::Unknown {
+            slot.unknown = Some(expect);
+        }
+        let at = slot.retry_at;
+        self.timer(at, Timer::Slot(partition.clone()));
+        self.look_at(at);
+        Self::report(Some(partition), kind.operation(), error, out);
+    }
+
+    fn seal(&mut self, now: Tick, partition: &PartitionId, epoch: Epoch, out: &mut Vec<Effect>) {
+        let op = self.op();
+        let Some(slot) = self.slots.get_mut(partition) else { return };
+        slot.pump = Pump::Sealing;
+        slot.epoch = epoch;
+        let write = CheckpointWrite::Seal { partition: partition.clone(), epoch, op };
+        self.call(now, Purpose::Seal(partition.clone(), epoch), StoreCall::Checkpoint(write), out);
+    }
+
+    pub(super) fn on_sealed(
+        &mut self,
+        now: Tick,
+        partition: &PartitionId,
+        epoch: Epoch,
+        outcome: CheckpointOutcome,
+        out: &mut Vec<Effect>,
+    ) {
+        let Some(slot) = self.slots.get_mut(partition) else { return };
+        if !matches!(slot.pump, Pump::Sealing) || slot.epoch != epoch {
+            return;
+        }
+        slot.failures = 0;
+        slot.pump = Pump::Absent;
+        match outcome {
+            CheckpointOutcome::Applied(record) => self.open(now, partition, record, out),
+            CheckpointOutcome::Fenced(record) | CheckpointOutcome::Behind(record) => {
+                slot.highest = slot.highest.max(record.epoch);
+                self.look(now, out);
+            }
+        }
+    }
+
+    pub(super) fn on_seal_failed(
+        &mut self,
+        now: Tick,
+        partition: &PartitionId,
+        epoch: Epoch,
+        error: StoreError,
+        out: &mut Vec<Effect>,
+    ) {
+        let failures = self.slots.get(partition).map_or(0, |slot| slot.failures);
+        let pause = self.backoff(failures);
+        let Some(slot) = self.slots.get_mut(partition) else { return };
+        if matches!(slot.pump, Pump::Sealing) && slot.epoch == epoch {
+            slot.pump = Pump::Absent;
+            slot.failures += 1;
+            slot.retry_at = now + pause;
+            let at = slot.retry_at;
+            self.timer(at, Timer::Slot(partition.clone()));
+        }
+        Self::report(Some(partition), Operation::Seal, error, out);
+    }
+
+    /// Starts a pump at the position of the seal, if that still makes sense; otherwise the next view brings it up.
+    fn open(&mut self, now: Tick, partition: &PartitionId, record: CheckpointRecord, out: &mut Vec<Effect>) {
+        let wanted = self.life == Life::Running && self.lease.is_valid(now) && !self.group.lapsed;
+        let Some(slot) = self.slots.get_mut(partition) else { return };
+        if wanted && !slot.declines(now) {
+            slot.pump = Pump::Open;
+            slot.confirmed = true;
+            slot.checkpoint = Checkpoints { durable: record.resume.clone(), ..Checkpoints::default() };
+            out.push(Effect::Open {
+                partition: partition.clone(),
+                epoch: slot.epoch,
+                checkpoint: record,
+                lease: self.lease.valid_until(),
+            });
+        }
+        self.reconcile(now, partition, false, out);
+    }
+
+    pub(super) fn start_drain(
+        &mut self,
+        now: Tick,
+        partition: &PartitionId,
+        reason: DrainReason,
+        out: &mut Vec<Effect>,
+    ) {
+        let deadline = now + self.config.drain_time;
+        let Some(slot) = self.slots.get_mut(partition) else { return };
+        if !matches!(slot.pump, Pump::Open) {
+            return;
+        }
+        slot.pump = Pump::Draining { reason, deadline, cut: None };
+        out.push(Effect::Drain { partition: partition.clone(), reason });
+        self.timer(deadline, Timer::Slot(partition.clone()));
+    }
+
+    /// Cuts off a call that outlasts the drain time; gives the hand-off up if the call cannot be cut off.
+    fn check_drain(&mut self, now: Tick, partition: &PartitionId, out: &mut Vec<Effect>) {
+        let grace = self.config.timing.cycle() / 4;
+        let Some(slot) = self.slots.get_mut(partition) else { return };
+        let Pump::Draining { reason, deadline, cut } = &mut slot.pump else { return };
+        match cut {
+            None if now >= *deadline => {
+                *cut = Some(now);
+                out.push(Effect::Cancel { partition: partition.clone() });
+                self.timer(now + grace, Timer::Slot(partition.clone()));
+            }
+            Some(at) if now >= *at + grace && *reason == DrainReason::HandOff && self.life == Life::Running => {
+                slot.pump = Pump::Open;
+                slot.refused_until = now + self.config.cool_down;
+                out.push(Effect::Undrain { partition: partition.clone() });
+                let error = "the handler neither returned nor could be cancelled in the drain time: \
+                             the partition stays here for now";
+                Self::report(Some(partition), Operation::Drain, error, out);
+            }
+            _ => {}
+        }
+    }
+
+    /// The call has ended, perhaps because it was cut off: the handler's last word has a drain time of its own.
+    pub(super) fn on_stopping(&mut self, now: Tick, partition: &PartitionId) {
+        let at = now + self.config.drain_time;
+        let Some(slot) = self.slots.get_mut(partition) else { return };
+        if let Pump::Draining { deadline, cut, .. } = &mut slot.pump {
+            *deadline = at;
+            *cut = None;
+            self.timer(at, Timer::Slot(partition.clone()));
+        }
+    }
+
+    pub(super) fn on_drained(
+        &mut self,
+        now: Tick,
+        partition: &PartitionId,
+        last: Option<Target>,
+        cancelled: bool,
+        give_up: bool,
+        out: &mut Vec<Effect>,
+    ) {
+        let Some(slot) = self.slots.get_mut(partition) else { return };
+        match slot.pump {
+            Pump::Open | Pump::Draining { .. } => {
+                slot.pump = Pump::Drained { cancelled };
+                if give_up {
+                    slot.declined_until = now + self.config.cool_down;
+                    let until = slot.declined_until;
+                    // Look again when it is over: nobody else may have wanted the partition.
+                    self.look_after(until, partition);
+                    self.beat_now(now, out);
+                }
+                self.settle_last(partition, last);
+                self.drive(now, partition, out);
+            }
+            // The revocation crossed the drain.
+            Pump::Ending => self.on_ended(now, partition, out),
+            Pump::Absent | Pump::Sealing | Pump::Drained { .. } => {}
+        }
+    }
+
+    fn look_after(&mut self, at: Tick, partition: &PartitionId) {
+        self.timer(at, Timer::Slot(partition.clone()));
+    }
+
+    pub(super) fn on_ended(&mut self, now: Tick, partition: &PartitionId, out: &mut Vec<Effect>) {
+        let pause = self.config.timing.cycle();
+        if let Some(slot) = self.slots.get_mut(partition)
+            && !matches!(slot.pump, Pump::Ending)
+        {
+            // Nobody told it to: the runtime dropped it. Do not open the next one in a hurry.
+            slot.retry_at = now + pause;
+            self.timer(now + pause, Timer::Slot(partition.clone()));
+        }
+        self.close(partition, None, out);
+        self.drive(now, partition, out);
+    }
+
+    /// Forgets the pump.
+    fn close(&mut self, partition: &PartitionId, moved: Option<MoveReason>, out: &mut Vec<Effect>) {
+        let Some(slot) = self.slots.get_mut(partition) else { return };
+        slot.pump = Pump::Absent;
+        slot.checkpoint.forget();
+        out.push(Effect::Closed { partition: partition.clone(), moved });
+    }
+
+    fn close_if_drained(&mut self, partition: &PartitionId, out: &mut Vec<Effect>) {
+        if matches!(self.slots[partition].pump, Pump::Drained { .. }) {
+            self.close(partition, None, out);
+        }
+    }
+
+    /// Gives up what runs here for a partition that is no longer ours.
+    pub(super) fn abandon(&mut self, partition: &PartitionId, reason: RevokeReason, out: &mut Vec<Effect>) {
+        let Some(slot) = self.slots.get_mut(partition) else { return };
+        if reason == RevokeReason::Buried {
+            // Whatever this incarnation still had under way can no longer make it an owner.
+            slot.write = None;
+            slot.unknown = None;
+            slot.retry_at = Tick(0);
+        }
+        match slot.pump {
+            Pump::Open | Pump::Draining { .. } => {
+                slot.pump = Pump::Ending;
+                slot.checkpoint.forget();
+                out.push(Effect::Revoke { partition: partition.clone(), reason });
+            }
+            Pump::Drained { .. } => self.close(partition, None, out),
+            Pump::Sealing => slot.pump = Pump::Absent,
+            Pump::Absent | Pump::Ending => {}
+        }
+    }
+
+    /// After a lapse no pump counts as confirmed.
+    pub(super) fn unconfirm(&mut self) {
+        for slot in self.slots.values_mut() {
+            slot.confirmed = false;
+        }
+    }
+
+    /// Passes a renewed lease on to all pumps that are confirmed.
+    pub(super) fn extend_leases(&self, now: Tick, out: &mut Vec<Effect>) {
+        if !self.lease.is_valid(now) {
+            return;
+        }
+        let until = self.lease.valid_until();
+        for (partition, slot) in &self.slots {
+            if slot.confirmed && slot.has_pump() {
+                out.push(Effect::Lease { partition: partition.clone(), until });
+            }
+        }
+    }
+}

@@ -1,0 +1,371 @@
+//! What a handler is told with every call, and what it can ask for.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{self, Poll};
+
+use futures_util::future::BoxFuture;
+use tokio::sync::{Notify, mpsc, watch};
+
+use crate::coordination::{DrainReason, PumpEvent, RevokeReason, Target};
+use crate::model::{
+    ConsumerGroup, Epoch, Event, HubName, InstanceId, LastEnqueued, PartitionId, Position, Scope, SequenceNumber,
+    StreamPosition, Tick,
+};
+use crate::store::Resume;
+
+/// What the coordination wants of a pump.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Command {
+    Run,
+    Drain(DrainReason),
+    Revoke(RevokeReason),
+}
+
+const RUN: u8 = 0;
+const DRAIN_HAND_OFF: u8 = 1;
+const DRAIN_SHUTDOWN: u8 = 2;
+const REVOKE_LOST: u8 = 3;
+const REVOKE_FENCED: u8 = 4;
+const REVOKE_BURIED: u8 = 5;
+
+impl Command {
+    fn to_bits(self) -> u8 {
+        match self {
+            Self::Run => RUN,
+            Self::Drain(DrainReason::HandOff) => DRAIN_HAND_OFF,
+            Self::Drain(DrainReason::Shutdown) => DRAIN_SHUTDOWN,
+            Self::Revoke(RevokeReason::OwnershipLost) => REVOKE_LOST,
+            Self::Revoke(RevokeReason::Fenced) => REVOKE_FENCED,
+            Self::Revoke(RevokeReason::Buried) => REVOKE_BURIED,
+        }
+    }
+
+    fn from_bits(bits: u8) -> Self {
+        match bits {
+            RUN => Self::Run,
+            DRAIN_HAND_OFF => Self::Drain(DrainReason::HandOff),
+            DRAIN_SHUTDOWN => Self::Drain(DrainReason::Shutdown),
+            REVOKE_FENCED => Self::Revoke(RevokeReason::Fenced),
+            REVOKE_BURIED => Self::Revoke(RevokeReason::Buried),
+            _ => Self::Revoke(RevokeReason::OwnershipLost),
+        }
+    }
+}
+
+/// How far checkpoints of one pump have come.
+#[derive(Clone, Debug, Default)]
+struct Durable {
+    last: Option<SequenceNumber>,
+    /// Why there will be no more.
+    closed: Option<Closed>,
+}
+
+/// Why a pump's checkpoints have ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Closed {
+    PassedOn,
+    Lost,
+}
+
+/// What a pump shares with the coordination that commands it and with the contexts given to its handler.
+pub(crate) struct Shared {
+    pub(crate) scope: Arc<Scope>,
+    pub(crate) instance: InstanceId,
+    pub(crate) partition: PartitionId,
+    pub(crate) epoch: Epoch,
+    /// Set when the processor's handle was dropped: nothing more is delivered, by any pump.
+    abandoned: Arc<AtomicBool>,
+    /// The tick at which the lease ends.
+    lease: AtomicU64,
+    command: AtomicU8,
+    cut: AtomicBool,
+    /// Wakes the pump when any of the above changes.
+    pub(crate) changed: Notify,
+    /// Wakes handlers that wait for the stop signal.
+    stop: Notify,
+    durable: watch::Sender<Durable>,
+    reports: mpsc::Sender<(PartitionId, Epoch, PumpEvent)>,
+    /// The highest sequence number that the handler declared handled by a checkpoint.
+    marked: AtomicI64,
+    seek: Mutex<Option<Position>>,
+    pub(crate) last_enqueued: Mutex<Option<LastEnqueued>>,
+    /// For the status: the last event handled, and how many were.
+    pub(crate) handled: AtomicI64,
+    pub(crate) handled_count: AtomicU64,
+}
+
+impl Shared {
+    pub(crate) fn new(
+        scope: Arc<Scope>,
+        instance: InstanceId,
+        partition: PartitionId,
+        epoch: Epoch,
+        lease: Tick,
+        abandoned: Arc<AtomicBool>,
+        reports: mpsc::Sender<(PartitionId, Epoch, PumpEvent)>,
+    ) -> Self {
+        Self {
+            scope,
+            instance,
+            partition,
+            epoch,
+            abandoned,
+            lease: AtomicU64::new(lease.0),
+            command: AtomicU8::new(RUN),
+            cut: AtomicBool::new(false),
+            changed: Notify::new(),
+            stop: Notify::new(),
+            durable: watch::Sender::new(Durable::default()),
+            reports,
+            marked: AtomicI64::new(i64::MIN),
+            seek: Mutex::new(None),
+            last_enqueued: Mutex::new(None),
+            handled: AtomicI64::new(i64::MIN),
+            handled_count: AtomicU64::new(0),
+        }
+    }
+
+    pub(crate) fn may_start(&self, now: Tick) -> bool {
+        self.has_lease(now)
+            && self.command.load(Ordering::Acquire) == RUN
+            && !self.abandoned.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn has_lease(&self, now: Tick) -> bool {
+        now.0 < self.lease.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn set_lease(&self, until: Tick) {
+        self.lease.store(until.0, Ordering::Release);
+        self.changed.notify_one();
+    }
+
+    pub(crate) fn command(&self) -> Command {
+        Command::from_bits(self.command.load(Ordering::Acquire))
+    }
+
+    pub(crate) fn set_command(&self, command: Command) {
+        self.command.store(command.to_bits(), Ordering::Release);
+        if command == Command::Run {
+            self.cut.store(false, Ordering::Release);
+        } else {
+            self.stop.notify_waiters();
+        }
+        self.changed.notify_one();
+    }
+
+    /// Cuts off the running call.
+    pub(crate) fn cut(&self) {
+        self.cut.store(true, Ordering::Release);
+        self.changed.notify_one();
+    }
+
+    pub(crate) fn is_cut(&self) -> bool {
+        self.cut.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn clear_cut(&self) {
+        self.cut.store(false, Ordering::Release);
+    }
+
+    pub(crate) fn is_abandoned(&self) -> bool {
+        self.abandoned.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn marked(&self) -> i64 {
+        self.marked.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn take_seek(&self) -> Option<Position> {
+        self.seek.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// A position reached the store.
+    pub(crate) fn set_durable(&self, resume: &Resume) {
+        if let Resume::After(last) = resume {
+            self.durable.send_modify(|durable| durable.last = Some(last.sequence));
+        }
+    }
+
+    pub(crate) fn close(&self, why: Closed) {
+        self.durable.send_modify(|durable| durable.closed = Some(why));
+    }
+
+    /// Asks for a checkpoint; false if the coordination is too busy to be asked now.
+    pub(crate) fn try_report(&self, event: PumpEvent) -> bool {
+        self.reports.try_send((self.partition.clone(), self.epoch, event)).is_ok()
+    }
+
+    pub(crate) async fn report(&self, event: PumpEvent) {
+        // Without a receiver the processor is gone, and nobody needs the report.
+        let _ = self.reports.send((self.partition.clone(), self.epoch, event)).await;
+    }
+}
+
+/// Given to every call of a handler: where it is, and what it can ask for. Cheap to clone.
+#[derive(Clone)]
+pub struct Context {
+    shared: Arc<Shared>,
+}
+
+impl Context {
+    pub(crate) fn new(shared: Arc<Shared>) -> Self {
+        Self { shared }
+    }
+
+    /// The partition.
+    pub fn partition(&self) -> &PartitionId {
+        &self.shared.partition
+    }
+
+    /// The hub.
+    pub fn hub(&self) -> &HubName {
+        &self.shared.scope.hub
+    }
+
+    /// The consumer group.
+    pub fn consumer_group(&self) -> &ConsumerGroup {
+        &self.shared.scope.group
+    }
+
+    /// The instance that this is.
+    pub fn instance(&self) -> &InstanceId {
+        &self.shared.instance
+    }
+
+    /// The epoch at which this instance owns the partition: it rises with every owner, so that it can fence writes
+    /// of one's own, too.
+    pub fn epoch(&self) -> Epoch {
+        self.shared.epoch
+    }
+
+    /// The end of the partition as the reader last heard of it.
+    pub fn last_enqueued(&self) -> Option<LastEnqueued> {
+        self.shared.last_enqueued.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Whether no further call will be made: the partition is being handed over, given up or was lost. A long call
+    /// should come to an end.
+    pub fn is_stopping(&self) -> bool {
+        self.shared.command() != Command::Run || self.shared.is_abandoned()
+    }
+
+    /// Completes when [`is_stopping`](Self::is_stopping) becomes true.
+    pub async fn stopped(&self) {
+        loop {
+            let mut notified = std::pin::pin!(self.shared.stop.notified());
+            notified.as_mut().enable();
+            if self.is_stopping() {
+                return;
+            }
+            notified.await;
+        }
+    }
+
+    /// Declares this event and all before it handled, and asks for a durable checkpoint there. The request is made at
+    /// once; await the future to learn when a checkpoint at or past the event is durable, or why there will be none.
+    /// Requests are coalesced: what is written is the newest position. Positions never fall; see [`seek`](Self::seek).
+    pub fn checkpoint(&self, event: &Event) -> CheckpointFuture {
+        let position = event.position();
+        self.shared.marked.fetch_max(position.sequence.0, Ordering::AcqRel);
+        let shared = Arc::clone(&self.shared);
+        let sequence = position.sequence;
+        let request = PumpEvent::Checkpoint(Target { resume: Resume::After(position), seek: false });
+        let queued = shared.reports.try_send((shared.partition.clone(), shared.epoch, request));
+        CheckpointFuture(Box::pin(async move {
+            if let Err(mpsc::error::TrySendError::Full((_, _, request))) = queued {
+                shared.report(request).await;
+            }
+            shared.until_durable(sequence).await
+        }))
+    }
+
+    /// Goes back, or forward, to a position: once the current call has ended, delivery and checkpoint go on from
+    /// there. The only way in which a checkpoint can fall.
+    pub fn seek(&self, position: Position) {
+        *self.shared.seek.lock().unwrap_or_else(PoisonError::into_inner) = Some(position);
+    }
+}
+
+impl fmt::Debug for Context {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Context")
+            .field("scope", &self.shared.scope)
+            .field("partition", &self.shared.partition)
+            .field("epoch", &self.shared.epoch)
+            .field("instance", &self.shared.instance)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Shared {
+    async fn until_durable(&self, sequence: SequenceNumber) -> Result<(), CheckpointError> {
+        let mut durable = self.durable.subscribe();
+        loop {
+            let now = durable.borrow_and_update().clone();
+            if now.last.is_some_and(|last| last >= sequence) {
+                return Ok(());
+            }
+            match now.closed {
+                Some(Closed::Lost) => return Err(CheckpointError::OwnershipLost),
+                Some(Closed::PassedOn) => return Err(CheckpointError::PassedOn),
+                None => {}
+            }
+            if durable.changed().await.is_err() {
+                return Err(CheckpointError::Stopped);
+            }
+        }
+    }
+}
+
+/// Resolves when a checkpoint at or past an event is durable. Dropping it does not take the request back.
+#[must_use = "await it to learn whether the checkpoint is durable, or drop it explicitly"]
+pub struct CheckpointFuture(BoxFuture<'static, Result<(), CheckpointError>>);
+
+impl Future for CheckpointFuture {
+    type Output = Result<(), CheckpointError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut task::Context<'_>) -> Poll<Self::Output> {
+        self.0.as_mut().poll(cx)
+    }
+}
+
+impl fmt::Debug for CheckpointFuture {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("CheckpointFuture")
+    }
+}
+
+/// Why a checkpoint will not become durable.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CheckpointError {
+    /// Somebody else owns the partition; the events since the last durable checkpoint are delivered to it again.
+    #[error("not checkpointed: the partition was lost to another owner")]
+    OwnershipLost,
+    /// The partition was handed over at a lower position than this.
+    #[error("not checkpointed: the partition has been passed on")]
+    PassedOn,
+    /// The processor is gone.
+    #[error("not checkpointed: the processor has stopped")]
+    Stopped,
+}
+
+/// Given to a handler whose partition was lost: it tells where, and can ask for nothing.
+#[derive(Clone, Debug)]
+pub struct RevokedContext {
+    /// The partition.
+    pub partition: PartitionId,
+    /// The scope: namespace, hub and consumer group.
+    pub scope: Arc<Scope>,
+    /// The instance that this is.
+    pub instance: InstanceId,
+    /// The epoch at which it owned the partition.
+    pub epoch: Epoch,
+    /// The last event that was handled here, if any.
+    pub last_handled: Option<StreamPosition>,
+}

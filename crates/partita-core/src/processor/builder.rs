@@ -1,0 +1,288 @@
+//! Builds a processor: required things are arguments, the rest has defaults.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::handle::ProcessorHandle;
+use super::hooks::NoHooks;
+use super::reporter::OnError;
+use super::run_loop::{self, Parts};
+use super::{Checkpoint, ConfigError, Hooks, Options, ProcessorError, Runtime, ShutdownError, StartError, TokioRuntime};
+use crate::balance::{Pace, Policy};
+use crate::coordination::Timing;
+use crate::handler::{Context, Factory, FullFactory, Handler, HandlerResult, OnBatch, OnEvent};
+use crate::model::{ConsumerGroup, Event, InstanceId, PartitionId, Position};
+use crate::pump::FailurePolicy;
+use crate::source::EventSource;
+use crate::store::CheckpointStore;
+
+/// Marks a builder that has no handler yet: it cannot build.
+#[derive(Clone, Copy, Debug)]
+pub struct NoHandler;
+
+/// Builds a [`Processor`].
+pub struct Builder<F> {
+    source: Arc<dyn EventSource>,
+    store: Arc<dyn CheckpointStore>,
+    factory: F,
+    instance: Option<InstanceId>,
+    options: Options,
+    on_error: Option<OnError>,
+    hooks: Arc<dyn Hooks>,
+    runtime: Option<Arc<dyn Runtime>>,
+}
+
+/// One instance of a group, ready to start.
+pub struct Processor<F> {
+    parts: Parts<F>,
+    runtime: Option<Arc<dyn Runtime>>,
+}
+
+impl Processor<NoHandler> {
+    /// Starts to build a processor of the events of `source`, coordinated through `store`.
+    pub fn builder(source: impl EventSource, store: impl CheckpointStore) -> Builder<NoHandler> {
+        Self::builder_dyn(Arc::new(source), Arc::new(store))
+    }
+
+    /// The same with a source and a store that are shared or chosen at run time.
+    pub fn builder_dyn(source: Arc<dyn EventSource>, store: Arc<dyn CheckpointStore>) -> Builder<NoHandler> {
+        Builder {
+            source,
+            store,
+            factory: NoHandler,
+            instance: None,
+            options: Options::default(),
+            on_error: None,
+            hooks: Arc::new(NoHooks),
+            runtime: None,
+        }
+    }
+}
+
+impl Builder<NoHandler> {
+    fn with<F>(self, factory: F) -> Builder<F> {
+        let Self { source, store, factory: NoHandler, instance, options, on_error, hooks, runtime } = self;
+        Builder { source, store, factory, instance, options, on_error, hooks, runtime }
+    }
+
+    /// Handles events one at a time: a call ends before the next one of the same partition begins.
+    pub fn on_event<F, Fut>(self, handler: F) -> Builder<OnEvent<F>>
+    where
+        F: Fn(Event, Context) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = HandlerResult> + Send + 'static,
+    {
+        self.with(OnEvent(Arc::new(handler)))
+    }
+
+    /// Handles events in batches of up to [`batch_size`](Builder::batch_size).
+    pub fn on_batch<F, Fut>(self, handler: F) -> Builder<OnBatch<F>>
+    where
+        F: Fn(Vec<Event>, Context) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = HandlerResult> + Send + 'static,
+    {
+        self.with(OnBatch(Arc::new(handler)))
+    }
+
+    /// Handles events with a full [`Handler`], one per partition and ownership, made by `factory`. To share state
+    /// between partitions, clone a handler that holds it in an `Arc`: `.handler(move |_| shared.clone())`.
+    pub fn handler<F, H>(self, factory: F) -> Builder<FullFactory<F>>
+    where
+        F: Fn(&PartitionId) -> H + Send + Sync + 'static,
+        H: Handler,
+    {
+        self.with(FullFactory(factory))
+    }
+}
+
+impl<F> Builder<F> {
+    /// The consumer group to read in. Default: `$Default`.
+    pub fn consumer_group(mut self, group: impl Into<ConsumerGroup>) -> Self {
+        self.options.group = group.into();
+        self
+    }
+
+    /// The name of this instance in logs and tables. Default: `partita` and a UUID.
+    pub fn instance_id(mut self, id: impl Into<InstanceId>) -> Self {
+        self.instance = Some(id.into());
+        self
+    }
+
+    /// At most this many events per call. Default: 10.
+    pub fn batch_size(mut self, events: usize) -> Self {
+        self.options.batch_size = events;
+        self
+    }
+
+    /// With [`call_on_empty`](Self::call_on_empty): how long a partition must have no events before the handler is
+    /// called with none. A call is never held back to fill a batch. Default: 1 s.
+    pub fn max_wait(mut self, wait: Duration) -> Self {
+        self.options.max_wait = wait;
+        self
+    }
+
+    /// Whether a batch handler is called with no events after [`max_wait`](Self::max_wait). Default: no.
+    pub fn call_on_empty(mut self, call: bool) -> Self {
+        self.options.call_on_empty = call;
+        self
+    }
+
+    /// At most this many events of a partition wait for the handler. Default: 300.
+    pub fn prefetch_events(mut self, events: usize) -> Self {
+        self.options.prefetch_events = events;
+        self
+    }
+
+    /// No more is read while this many bytes of a partition's events wait for the handler. Default: 4 MiB.
+    pub fn prefetch_bytes(mut self, bytes: usize) -> Self {
+        self.options.prefetch_bytes = bytes;
+        self
+    }
+
+    /// How long a running call may take when a partition is to be handed over, before it is cut off. Default: 10 s.
+    pub fn drain_time(mut self, time: Duration) -> Self {
+        self.options.drain_time = time;
+        self
+    }
+
+    /// How long a partition that was given up, or could not be handed over, is left alone. Default: 10 s.
+    pub fn cool_down(mut self, time: Duration) -> Self {
+        self.options.cool_down = time;
+        self
+    }
+
+    /// How often the hub is asked for new partitions. Default: 10 s.
+    pub fn discovery_interval(mut self, interval: Duration) -> Self {
+        self.options.discovery_interval = interval;
+        self
+    }
+
+    /// How the load is spread. Default: equal numbers of partitions.
+    pub fn policy(mut self, policy: Policy) -> Self {
+        self.options.policy = policy;
+        self
+    }
+
+    /// How many partitions are gone after in one cycle. Default: all that are due.
+    pub fn pace(mut self, pace: Pace) -> Self {
+        self.options.pace = pace;
+        self
+    }
+
+    /// Where a partition starts that has no checkpoint. Default: earliest.
+    pub fn initial_position(mut self, position: Position) -> Self {
+        self.options.initial_position = position;
+        self
+    }
+
+    /// When positions are checkpointed. Default: every 1,000 events or 1 s.
+    pub fn checkpoint(mut self, checkpoint: Checkpoint) -> Self {
+        self.options.checkpoint = checkpoint;
+        self
+    }
+
+    /// What happens after a handler's error or panic. Default: retry with backoff, for ever.
+    pub fn on_failure(mut self, policy: FailurePolicy) -> Self {
+        self.options.on_failure = policy;
+        self
+    }
+
+    /// The times of the ownership protocol. All instances of a group must use the same. Default: what suits the store.
+    pub fn timing(mut self, timing: Timing) -> Self {
+        self.options.timing = Some(timing);
+        self
+    }
+
+    /// Is told of everything that goes wrong and of every failure of the handler. For information: Partita deals
+    /// with it. Called one at a time, on the runtime of the handlers.
+    pub fn on_error(mut self, listener: impl Fn(ProcessorError) + Send + Sync + 'static) -> Self {
+        self.on_error = Some(Arc::new(listener));
+        self
+    }
+
+    /// Where metrics attach.
+    pub fn hooks(mut self, hooks: impl Hooks) -> Self {
+        self.hooks = Arc::new(hooks);
+        self
+    }
+
+    /// Another runtime and clock, for tests. Default: the caller's Tokio runtime and the machine's clock.
+    pub fn runtime(mut self, runtime: impl Runtime) -> Self {
+        self.runtime = Some(Arc::new(runtime));
+        self
+    }
+}
+
+#[allow(private_bounds)] // The three kinds of handler are all there are.
+impl<F: Factory> Builder<F> {
+    /// Checks the options.
+    pub fn build(self) -> Result<Processor<F>, ConfigError> {
+        self.options.check()?;
+        if self.options.call_on_empty && F::ONE_BY_ONE {
+            return Err(ConfigError::EmptyCallOnEvent);
+        }
+        let instance = self.instance.unwrap_or_else(|| InstanceId::generate("partita"));
+        if instance.as_str().is_empty() {
+            return Err(ConfigError::EmptyName { option: "instance_id" });
+        }
+        Ok(Processor {
+            parts: Parts {
+                source: self.source,
+                store: self.store,
+                factory: Arc::new(self.factory),
+                instance,
+                options: self.options,
+                on_error: self.on_error,
+                hooks: self.hooks,
+            },
+            runtime: self.runtime,
+        })
+    }
+}
+
+#[allow(private_bounds)]
+impl<F: Factory> Processor<F> {
+    /// Joins the group. Returns once the hub was described and the store has taken this instance in, or with the
+    /// error that prevented it. Partitions are claimed and delivered from then on.
+    pub async fn start(self) -> Result<ProcessorHandle, StartError> {
+        let runtime = match self.runtime {
+            Some(runtime) => runtime,
+            None => Arc::new(TokioRuntime::current()),
+        };
+        run_loop::start(self.parts, runtime).await
+    }
+
+    /// Starts, runs until `stop` completes, and shuts down.
+    pub async fn run(self, stop: impl Future<Output = ()>) -> Result<(), RunError> {
+        let handle = self.start().await?;
+        stop.await;
+        handle.shutdown().await?;
+        Ok(())
+    }
+}
+
+/// Why [`Processor::run`] failed.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// It did not start.
+    #[error(transparent)]
+    Start(#[from] StartError),
+    /// It did not shut down in good order.
+    #[error(transparent)]
+    Shutdown(#[from] ShutdownError),
+}
+
+impl<F> std::fmt::Debug for Builder<F> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Builder").field("options", &self.options).finish_non_exhaustive()
+    }
+}
+
+impl<F> std::fmt::Debug for Processor<F> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Processor")
+            .field("instance", &self.parts.instance)
+            .field("options", &self.parts.options)
+            .finish_non_exhaustive()
+    }
+}

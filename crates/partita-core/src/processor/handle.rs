@@ -1,0 +1,82 @@
+//! The handle of a running processor.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tokio::sync::{mpsc, watch};
+
+use super::{ShutdownError, Status};
+
+/// Asks the run loop for something.
+#[derive(Debug)]
+pub(crate) enum Request {
+    Stop,
+}
+
+/// A running processor. Dropping it stops delivery at once and never blocks; what was owned is then drained and
+/// released in the background. [`shutdown`](Self::shutdown) waits for that and tells how it went.
+#[derive(Debug)]
+pub struct ProcessorHandle {
+    requests: mpsc::Sender<Request>,
+    status: watch::Receiver<Arc<Status>>,
+    ended: watch::Receiver<Option<Vec<String>>>,
+    abandoned: Arc<AtomicBool>,
+    shutting_down: bool,
+}
+
+impl ProcessorHandle {
+    pub(crate) fn new(
+        requests: mpsc::Sender<Request>,
+        status: watch::Receiver<Arc<Status>>,
+        ended: watch::Receiver<Option<Vec<String>>>,
+        abandoned: Arc<AtomicBool>,
+    ) -> Self {
+        Self { requests, status, ended, abandoned, shutting_down: false }
+    }
+
+    /// What is known of the group now.
+    pub fn status(&self) -> Arc<Status> {
+        self.status.borrow().clone()
+    }
+
+    /// What is known of the group, as it changes.
+    pub fn watch(&self) -> watch::Receiver<Arc<Status>> {
+        self.status.clone()
+    }
+
+    /// Waits until the status satisfies a condition. Ends with the last status if the processor ends first.
+    pub async fn wait_for(&self, mut condition: impl FnMut(&Status) -> bool) -> Arc<Status> {
+        let mut status = self.watch();
+        match status.wait_for(|status| condition(status)).await {
+            Ok(status) => status.clone(),
+            Err(_) => self.status(),
+        }
+    }
+
+    /// Lets running calls end, checkpoints, releases all partitions and leaves the group; tells what of it failed.
+    /// Begins at the call; the future waits for the end.
+    pub fn shutdown(mut self) -> impl Future<Output = Result<(), ShutdownError>> + Send {
+        self.shutting_down = true;
+        // If the queue is full, a stop is already in it; a loop that has ended needs none.
+        let _ = self.requests.try_send(Request::Stop);
+        async move {
+            let mut ended = self.ended.clone();
+            let failures = match ended.wait_for(Option::is_some).await {
+                Ok(failures) => failures.clone().unwrap_or_default(),
+                Err(_) => vec!["the coordination ended unexpectedly".to_owned()],
+            };
+            if failures.is_empty() { Ok(()) } else { Err(ShutdownError { failures }) }
+        }
+    }
+}
+
+impl Drop for ProcessorHandle {
+    fn drop(&mut self) {
+        if !self.shutting_down {
+            self.abandoned.store(true, Ordering::Release);
+            // If the queue is full, a stop is already in it.
+            let _ = self.requests.try_send(Request::Stop);
+        }
+    }
+}

@@ -1,0 +1,27 @@
+//! The processor: one instance of a group, from builder to shutdown.
+
+mod builder;
+mod error;
+mod handle;
+mod hooks;
+mod options;
+mod reporter;
+mod run_loop;
+mod runtime;
+#[cfg(feature = "signal")]
+mod signal;
+mod status;
+mod status_board;
+
+pub use builder::{Builder, NoHandler, Processor, RunError};
+pub use error::{ConfigError, Operation, ProcessorError, ShutdownError, StartError};
+pub use handle::ProcessorHandle;
+pub use hooks::{BatchHandled, Hooks};
+pub use options::{Checkpoint, Options};
+pub use runtime::{Runtime, TokioRuntime};
+#[cfg(feature = "signal")]
+pub use signal::shutdown_signal;
+pub use status::{Here, InstanceStatus, Moved, PartitionStatus, Status};
+
+pub(crate) use error::ErrorReport;
+pub(crate) use reporter::Reporter;

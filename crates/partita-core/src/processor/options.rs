@@ -1,0 +1,132 @@
+//! The options and their defaults. docs/options.md is compared with this file by a test.
+
+use std::num::NonZeroU64;
+use std::time::Duration;
+
+use crate::balance::{Pace, Policy};
+use crate::coordination::Timing;
+use crate::model::{ConsumerGroup, Position};
+use crate::processor::ConfigError;
+use crate::pump::FailurePolicy;
+
+/// When positions are checkpointed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Checkpoint {
+    /// By the pump, after so many events or so much time, whichever comes first, and always before a partition is
+    /// handed over.
+    Auto {
+        /// After this many events.
+        events: Option<NonZeroU64>,
+        /// After this time, if anything was handled.
+        after: Option<Duration>,
+    },
+    /// Only by [`Context::checkpoint`](crate::handler::Context::checkpoint).
+    Manual,
+}
+
+impl Checkpoint {
+    /// After this many events; 0 counts as 1.
+    pub const fn every(events: u64) -> Self {
+        let events = match NonZeroU64::new(events) {
+            Some(events) => events,
+            None => NonZeroU64::MIN,
+        };
+        Self::Auto { events: Some(events), after: None }
+    }
+
+    /// After this time, if anything was handled.
+    pub const fn after(time: Duration) -> Self {
+        Self::Auto { events: None, after: Some(time) }
+    }
+
+    /// Also after this time.
+    pub const fn or_after(self, time: Duration) -> Self {
+        match self {
+            Self::Auto { events, .. } => Self::Auto { events, after: Some(time) },
+            Self::Manual => Self::after(time),
+        }
+    }
+}
+
+/// All options of a processor but its source, store and handler.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Options {
+    pub(crate) group: ConsumerGroup,
+    pub(crate) batch_size: usize,
+    pub(crate) max_wait: Duration,
+    pub(crate) call_on_empty: bool,
+    pub(crate) prefetch_events: usize,
+    pub(crate) prefetch_bytes: usize,
+    pub(crate) drain_time: Duration,
+    pub(crate) cool_down: Duration,
+    pub(crate) discovery_interval: Duration,
+    pub(crate) policy: Policy,
+    pub(crate) pace: Pace,
+    pub(crate) initial_position: Position,
+    pub(crate) checkpoint: Checkpoint,
+    pub(crate) on_failure: FailurePolicy,
+    /// None = what suits the store.
+    pub(crate) timing: Option<Timing>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            group: ConsumerGroup::default(),
+            batch_size: 10,
+            max_wait: Duration::from_secs(1),
+            call_on_empty: false,
+            prefetch_events: 300,
+            prefetch_bytes: 4 * 1024 * 1024,
+            drain_time: Duration::from_secs(10),
+            cool_down: Duration::from_secs(10),
+            discovery_interval: Duration::from_secs(10),
+            policy: Policy::Count,
+            pace: Pace::Greedy,
+            initial_position: Position::Earliest,
+            checkpoint: Checkpoint::every(1_000).or_after(Duration::from_secs(1)),
+            on_failure: FailurePolicy::default(),
+            timing: None,
+        }
+    }
+}
+
+impl Options {
+    pub(crate) fn check(&self) -> Result<(), ConfigError> {
+        let counts = [
+            ("batch_size", self.batch_size),
+            ("prefetch_events", self.prefetch_events),
+            ("prefetch_bytes", self.prefetch_bytes),
+        ];
+        if let Some((option, _)) = counts.into_iter().find(|(_, count)| *count == 0) {
+            return Err(ConfigError::Zero { option });
+        }
+        let mut times = vec![
+            ("max_wait", self.max_wait),
+            ("drain_time", self.drain_time),
+            ("cool_down", self.cool_down),
+            ("discovery_interval", self.discovery_interval),
+        ];
+        if let Checkpoint::Auto { after: Some(after), .. } = self.checkpoint {
+            times.push(("checkpoint", after));
+        }
+        if let Some((option, _)) = times.into_iter().find(|(_, time)| time.is_zero()) {
+            return Err(ConfigError::ZeroTime { option });
+        }
+        if self.batch_size > self.prefetch_events {
+            return Err(ConfigError::BatchOverPrefetch {
+                batch_size: self.batch_size,
+                prefetch_events: self.prefetch_events,
+            });
+        }
+        if self.group.as_str().is_empty() {
+            return Err(ConfigError::EmptyName { option: "consumer_group" });
+        }
+        if let FailurePolicy::Retry { first, longest } = self.on_failure
+            && first > longest
+        {
+            return Err(ConfigError::RetryPauses { first, longest });
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,89 @@
+//! One call of user code: guarded against panics, cut off on demand, with reading going on beside it.
+
+use std::any::Any;
+use std::future::{Future, poll_fn};
+use std::panic::AssertUnwindSafe;
+use std::pin::pin;
+use std::task::Poll;
+
+use futures_util::FutureExt;
+
+use super::intake::ReadAhead;
+use crate::handler::Shared;
+use crate::source::SourceError;
+use crate::store::BoxError;
+
+/// How a call ended.
+pub(super) enum Called<T> {
+    Returned(T),
+    Panicked(BoxError),
+    /// It was cut off.
+    Cut,
+}
+
+impl Called<Result<(), BoxError>> {
+    /// The error of a call that returned one or panicked.
+    pub(super) fn failure(self) -> Option<BoxError> {
+        match self {
+            Self::Returned(Ok(())) | Self::Cut => None,
+            Self::Returned(Err(error)) | Self::Panicked(error) => Some(error),
+        }
+    }
+}
+
+/// Runs a call until it ends or is cut off. The call is polled first, so that one that is ready at once costs nothing
+/// more.
+pub(super) async fn call<T>(shared: &Shared, call: impl Future<Output = T>) -> Called<T> {
+    call_reading(shared, call, None).await.0
+}
+
+/// Like [`call`], and reads ahead while the call is pending. Tells if the reader failed.
+pub(super) async fn call_reading<T>(
+    shared: &Shared,
+    call: impl Future<Output = T>,
+    ahead: Option<ReadAhead<'_>>,
+) -> (Called<T>, Option<SourceError>) {
+    let mut call = pin!(AssertUnwindSafe(call).catch_unwind());
+    let mut ahead = pin!(ahead.map(ReadAhead::read));
+    let mut ahead_ended = false;
+    let mut failed = None;
+    let mut changed = pin!(None);
+    let called = poll_fn(|cx| {
+        if let Poll::Ready(result) = call.as_mut().poll(cx) {
+            return Poll::Ready(match result {
+                Ok(value) => Called::Returned(value),
+                Err(panic) => Called::Panicked(panic_text(panic).into()),
+            });
+        }
+        if !ahead_ended
+            && let Some(read) = ahead.as_mut().as_pin_mut()
+            && let Poll::Ready(result) = read.poll(cx)
+        {
+            ahead_ended = true;
+            failed = result.err();
+        }
+        loop {
+            if shared.is_cut() {
+                return Poll::Ready(Called::Cut);
+            }
+            if changed.is_none() {
+                changed.set(Some(shared.changed.notified()));
+            }
+            match changed.as_mut().as_pin_mut().map(|changed| changed.poll(cx)) {
+                Some(Poll::Ready(())) => changed.set(None),
+                _ => return Poll::Pending,
+            }
+        }
+    })
+    .await;
+    (called, failed)
+}
+
+fn panic_text(panic: Box<dyn Any + Send>) -> String {
+    let text = panic
+        .downcast_ref::<&str>()
+        .map(|text| (*text).to_owned())
+        .or_else(|| panic.downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| "of an unknown kind".to_owned());
+    format!("the handler panicked: {text}")
+}

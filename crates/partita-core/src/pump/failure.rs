@@ -1,0 +1,76 @@
+//! What to do about a handler that fails: one pure function, so that further policies need no change in the pump.
+
+use std::time::Duration;
+
+/// What happens after a handler's error or panic.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum FailurePolicy {
+    /// Deliver again from the first event not yet handled, after a pause that doubles, for ever. Other partitions
+    /// go on meanwhile.
+    Retry {
+        /// The first pause.
+        first: Duration,
+        /// The longest pause.
+        longest: Duration,
+    },
+    /// Pass the rest of the batch over and report it, as the EventProcessorHost did.
+    SkipRest,
+}
+
+impl Default for FailurePolicy {
+    fn default() -> Self {
+        Self::Retry { first: Duration::from_millis(100), longest: Duration::from_secs(30) }
+    }
+}
+
+/// A failure as the decision sees it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Failure {
+    /// How many calls have failed in a row without an event handled in between, this one included.
+    pub attempts: u32,
+    /// How many events of the batch are not handled.
+    pub unhandled: usize,
+}
+
+/// What to do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Verdict {
+    /// Deliver the unhandled events again after a pause.
+    RetryAfter(Duration),
+    /// Go on after the batch.
+    SkipRest,
+}
+
+/// Decides. No clock, no randomness, no state.
+pub fn decide(policy: FailurePolicy, failure: Failure) -> Verdict {
+    match policy {
+        FailurePolicy::Retry { first, longest } => {
+            let doublings = failure.attempts.saturating_sub(1).min(31);
+            Verdict::RetryAfter(first.saturating_mul(1 << doublings).min(longest))
+        }
+        FailurePolicy::SkipRest => Verdict::SkipRest,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn retry_pauses_double_up_to_the_longest() {
+        let policy = FailurePolicy::default();
+        let pause = |attempts| decide(policy, Failure { attempts, unhandled: 1 });
+        assert_eq!(pause(1), Verdict::RetryAfter(Duration::from_millis(100)));
+        assert_eq!(pause(3), Verdict::RetryAfter(Duration::from_millis(400)));
+        assert_eq!(pause(u32::MAX), Verdict::RetryAfter(Duration::from_secs(30)));
+    }
+
+    #[test]
+    fn skip_rest_never_waits() {
+        assert_eq!(
+            decide(FailurePolicy::SkipRest, Failure { attempts: 1, unhandled: 9 }),
+            Verdict::SkipRest
+        );
+    }
+}

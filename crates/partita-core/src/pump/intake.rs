@@ -1,0 +1,113 @@
+//! The reader and the queue in front of the handler, bounded in events and in bytes.
+
+use std::collections::VecDeque;
+
+use crate::model::{Event, LastEnqueued};
+use crate::source::{PartitionReader, SourceError};
+
+pub(super) struct Intake {
+    reader: Option<Box<dyn PartitionReader>>,
+    queue: VecDeque<Event>,
+    queue_bytes: usize,
+    /// What was read while the queue was lent to the handler.
+    arrived: Vec<Event>,
+    events_max: usize,
+    bytes_max: usize,
+}
+
+impl Intake {
+    pub(super) fn new(events_max: usize, bytes_max: usize) -> Self {
+        Self {
+            reader: None,
+            queue: VecDeque::new(),
+            queue_bytes: 0,
+            arrived: Vec::new(),
+            events_max,
+            bytes_max,
+        }
+    }
+
+    pub(super) fn attach(&mut self, reader: Box<dyn PartitionReader>) {
+        self.reader = Some(reader);
+    }
+
+    pub(super) fn is_attached(&self) -> bool {
+        self.reader.is_some()
+    }
+
+    /// Drops the reader and everything that was read and not handled.
+    pub(super) fn detach(&mut self) {
+        self.reader = None;
+        self.queue.clear();
+        self.queue_bytes = 0;
+        self.arrived.clear();
+    }
+
+    pub(super) fn last_enqueued(&self) -> Option<LastEnqueued> {
+        self.reader.as_ref()?.last_enqueued()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+
+    /// Whether it is time to read more, rather than to wait until the queue has run dry.
+    pub(super) fn is_low(&self) -> bool {
+        self.queue.len() * 2 <= self.events_max && self.queue_bytes * 2 <= self.bytes_max
+    }
+
+    /// The next events, without taking them, and a way to read on meanwhile.
+    pub(super) fn batch(&mut self, size_max: usize) -> (&[Event], ReadAhead<'_>) {
+        let room_events = self.events_max.saturating_sub(self.queue.len());
+        let has_room = room_events > 0 && self.queue_bytes < self.bytes_max;
+        let (front, _) = self.queue.as_slices();
+        let batch = &front[..front.len().min(size_max)];
+        let reader = if has_room { self.reader.as_deref_mut() } else { None };
+        (batch, ReadAhead { reader, arrived: &mut self.arrived, events_max: room_events })
+    }
+
+    /// Forgets the first events: they were handled. Tells how many bytes they held.
+    pub(super) fn consume(&mut self, events: usize) -> usize {
+        let bytes = self.queue.drain(..events).map(|event| event.size()).sum();
+        self.queue_bytes -= bytes;
+        bytes
+    }
+
+    /// Waits for events and queues them. Dropping the future loses none.
+    pub(super) async fn read(&mut self) -> Result<(), SourceError> {
+        self.settle();
+        let room = self.events_max.saturating_sub(self.queue.len());
+        if room == 0 || self.queue_bytes >= self.bytes_max {
+            return Ok(());
+        }
+        let Some(reader) = &mut self.reader else { return Ok(()) };
+        let result = reader.read(room, &mut self.arrived).await;
+        self.settle();
+        result
+    }
+
+    /// Queues what has arrived.
+    pub(super) fn settle(&mut self) {
+        for event in self.arrived.drain(..) {
+            self.queue_bytes += event.size();
+            self.queue.push_back(event);
+        }
+    }
+}
+
+/// Reads on while the handler has the queue.
+pub(super) struct ReadAhead<'a> {
+    reader: Option<&'a mut (dyn PartitionReader + 'static)>,
+    arrived: &'a mut Vec<Event>,
+    events_max: usize,
+}
+
+impl ReadAhead<'_> {
+    /// Reads once; never completes if there is no room.
+    pub(super) async fn read(self) -> Result<(), SourceError> {
+        match self.reader {
+            Some(reader) if self.arrived.is_empty() => reader.read(self.events_max, self.arrived).await,
+            _ => std::future::pending().await,
+        }
+    }
+}

@@ -1,0 +1,17 @@
+//! The pump: reader, bounded queue and handler of one owned partition. One task, one call at a time.
+//!
+//! - `failure`: the pure decision what to do about a handler that fails.
+//! - `intake`: the reader and the bounded queue.
+//! - `progress`: how far the partition was handled, and when to checkpoint.
+//! - `call`: one call of user code, guarded against panics and cut off on demand.
+//! - `task`: the life of the pump.
+
+mod call;
+mod failure;
+mod intake;
+mod progress;
+mod task;
+
+pub use failure::{Failure, FailurePolicy, Verdict, decide};
+
+pub(crate) use task::{Pump, PumpConfig};

@@ -1,0 +1,83 @@
+//! How far a partition was handled, and when that should be checkpointed.
+
+use crate::coordination::Target;
+use crate::model::{Event, Position, StreamPosition, Tick};
+use crate::processor::Checkpoint;
+use crate::store::Resume;
+
+pub(super) struct Progress {
+    policy: Checkpoint,
+    /// Where a new reader starts.
+    resume: Position,
+    last: Option<StreamPosition>,
+    /// Handled since the last request for a checkpoint.
+    uncheckpointed: u64,
+    /// When the first of those was handled.
+    since: Tick,
+}
+
+impl Progress {
+    pub(super) fn new(policy: Checkpoint, resume: Position) -> Self {
+        Self { policy, resume, last: None, uncheckpointed: 0, since: Tick(0) }
+    }
+
+    pub(super) fn resume(&self) -> &Position {
+        &self.resume
+    }
+
+    pub(super) fn last(&self) -> Option<&StreamPosition> {
+        self.last.as_ref()
+    }
+
+    /// These events were handled, or passed over for good.
+    pub(super) fn handled(&mut self, now: Tick, events: &[Event]) {
+        let Some(last) = events.last() else { return };
+        if self.uncheckpointed == 0 {
+            self.since = now;
+        }
+        self.uncheckpointed += events.len() as u64;
+        self.resume = last.next_position();
+        self.last = Some(last.position());
+    }
+
+    /// Goes on from somewhere else.
+    pub(super) fn sought(&mut self, position: Position) -> Target {
+        self.resume = position.clone();
+        self.last = None;
+        self.uncheckpointed = 0;
+        Target { resume: Resume::At(position), seek: true }
+    }
+
+    /// When the next checkpoint is due by time, if one is.
+    pub(super) fn due(&self) -> Option<Tick> {
+        match self.policy {
+            Checkpoint::Auto { after: Some(after), .. } if self.uncheckpointed > 0 => Some(self.since + after),
+            _ => None,
+        }
+    }
+
+    /// The checkpoint that is due now. Tell with [`requested`](Self::requested) if it was asked for.
+    pub(super) fn wants(&self, now: Tick) -> Option<Target> {
+        let Checkpoint::Auto { events, .. } = self.policy else { return None };
+        let full = events.is_some_and(|events| self.uncheckpointed >= events.get());
+        let late = self.due().is_some_and(|due| now >= due);
+        if full || late { self.target() } else { None }
+    }
+
+    pub(super) fn requested(&mut self) {
+        self.uncheckpointed = 0;
+    }
+
+    /// What the next owner must start after: with manual checkpoints that is the handler's business.
+    pub(super) fn at_end(&self) -> Option<Target> {
+        match self.policy {
+            Checkpoint::Auto { .. } => self.target(),
+            Checkpoint::Manual => None,
+        }
+    }
+
+    fn target(&self) -> Option<Target> {
+        let last = self.last.clone()?;
+        Some(Target { resume: Resume::After(last), seek: false })
+    }
+}

@@ -1,0 +1,454 @@
+//! The life of a pump: open the handler, read and deliver while the lease is valid, and end in good order.
+
+use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use futures_util::future::{Either, select};
+
+use super::call::{Called, call, call_reading};
+use super::failure::{Failure, FailurePolicy, Verdict, decide};
+use super::intake::Intake;
+use super::progress::Progress;
+use crate::coordination::{DrainReason, PumpEvent, RevokeReason, StopReason};
+use crate::handler::{Command, Context, Deliver, Factory, Gate, RevokedContext, Shared};
+use crate::model::{Position, Tick};
+use crate::processor::{BatchHandled, Hooks, Operation, Options, Reporter, Runtime};
+use crate::source::{EventSource, ReadRequest, SourceError, SourceErrorKind};
+use crate::store::BoxError;
+
+/// What all pumps of a processor have in common.
+pub(crate) struct PumpConfig {
+    pub(crate) source: Arc<dyn EventSource>,
+    pub(crate) runtime: Arc<dyn Runtime>,
+    pub(crate) options: Options,
+    pub(crate) reporter: Reporter,
+    pub(crate) hooks: Arc<dyn Hooks>,
+}
+
+/// Why delivery ended.
+enum End {
+    Drain(DrainReason),
+    GiveUp,
+    Revoked(RevokeReason),
+}
+
+pub(crate) struct Pump<F> {
+    config: Arc<PumpConfig>,
+    factory: Arc<F>,
+    shared: Arc<Shared>,
+    cx: Context,
+    gate: Gate,
+    intake: Intake,
+    progress: Progress,
+    /// Failures of the handler in a row.
+    failed_calls: u32,
+    /// Failures of the reader in a row.
+    failed_reads: u32,
+    /// Whether the last call was cut off.
+    cut_off: bool,
+}
+
+impl<F: Factory> Pump<F> {
+    pub(crate) fn new(config: Arc<PumpConfig>, factory: Arc<F>, shared: Arc<Shared>, from: Position) -> Self {
+        let options = &config.options;
+        Self {
+            cx: Context::new(Arc::clone(&shared)),
+            gate: Gate::new(Arc::clone(&shared), Arc::clone(&config.runtime)),
+            intake: Intake::new(options.prefetch_events, options.prefetch_bytes),
+            progress: Progress::new(options.checkpoint, from),
+            failed_calls: 0,
+            failed_reads: 0,
+            cut_off: false,
+            config,
+            factory,
+            shared,
+        }
+    }
+
+    /// Runs to the end. If the runtime drops it half-way, the coordination is told, too.
+    pub(crate) async fn run(self) {
+        let last_word = LastWord { shared: Arc::clone(&self.shared), said: false };
+        self.live().await;
+        last_word.said();
+    }
+
+    async fn live(mut self) {
+        let Some(mut handler) = self.open().await else {
+            let end = match self.shared.command() {
+                Command::Revoke(_) => PumpEvent::Ended,
+                _ => PumpEvent::Drained { last: None, cancelled: false, give_up: false },
+            };
+            self.shared.report(end).await;
+            return;
+        };
+        let end = self.deliver_all(&mut handler).await;
+        self.intake.detach();
+        match end {
+            End::Drain(DrainReason::HandOff) => self.stop(&mut handler, StopReason::HandOff).await,
+            End::Drain(DrainReason::Shutdown) => self.stop(&mut handler, StopReason::Shutdown).await,
+            End::GiveUp => self.stop(&mut handler, StopReason::SourceFailed).await,
+            End::Revoked(reason) => self.revoke(&mut handler, reason).await,
+        }
+    }
+
+    fn now(&self) -> Tick {
+        self.gate.now()
+    }
+
+    /// Whether the pump may go on: it owns the partition, and nobody wants it to stop.
+    fn may_go_on(&self) -> bool {
+        self.shared.may_start(self.now())
+    }
+
+    /// Makes and opens a handler, for as long as it takes. None if the pump has to end first.
+    async fn open(&mut self) -> Option<F::Handler> {
+        loop {
+            if self.shared.command() != Command::Run {
+                return None;
+            }
+            if !self.may_go_on() {
+                self.shared.changed.notified().await;
+                continue;
+            }
+            self.shared.clear_cut();
+            let factory = Arc::clone(&self.factory);
+            let made = catch_unwind(AssertUnwindSafe(|| factory.create(&self.shared.partition)));
+            let opened = match made {
+                Ok(mut handler) => match call(&self.shared, handler.open(&self.cx)).await {
+                    Called::Returned(Ok(())) => return Some(handler),
+                    other => other.failure(),
+                },
+                Err(_) => Some("the handler's factory panicked".into()),
+            };
+            if let Some(error) = opened {
+                self.report(Operation::HandlerOpen, error);
+                self.failed_calls += 1;
+                self.pause_after(self.failed_calls).await;
+            }
+        }
+    }
+
+    async fn deliver_all(&mut self, handler: &mut F::Handler) -> End {
+        self.failed_calls = 0;
+        loop {
+            match self.shared.command() {
+                Command::Run => {}
+                Command::Drain(reason) => return End::Drain(reason),
+                Command::Revoke(reason) => return End::Revoked(reason),
+            }
+            if !self.may_go_on() {
+                // Lapsed: what was read is read again once the lease is back.
+                self.intake.detach();
+                self.shared.changed.notified().await;
+                continue;
+            }
+            self.shared.clear_cut();
+            if let Some(position) = self.shared.take_seek() {
+                self.seek(position).await;
+            }
+            if !self.intake.is_attached() {
+                if self.attach(handler).await.is_break() {
+                    return End::GiveUp;
+                }
+                continue;
+            }
+            let read = if self.intake.is_empty() {
+                self.wait_for_events(handler).await
+            } else if self.intake.is_low() {
+                self.intake.read().now_or_never().unwrap_or(Ok(()))
+            } else {
+                Ok(())
+            };
+            if let Err(error) = read {
+                if self.on_read_error(handler, Operation::Read, error).await.is_break() {
+                    return End::GiveUp;
+                }
+                continue;
+            }
+            if !self.intake.is_empty() {
+                self.note_end();
+                if self.deliver(handler).await.is_break() {
+                    return End::GiveUp;
+                }
+            }
+            self.checkpoint_if_due();
+            tokio::task::coop::consume_budget().await;
+        }
+    }
+
+    /// One call with the next batch, and what follows from how it went.
+    async fn deliver(&mut self, handler: &mut F::Handler) -> std::ops::ControlFlow<()> {
+        self.gate.reset();
+        self.cut_off = false;
+        let started = self.now();
+        let (batch, ahead) = self.intake.batch(self.config.options.batch_size);
+        let size = batch.len();
+        let (called, read_failed) =
+            call_reading(&self.shared, handler.deliver(batch, &self.cx, &self.gate), Some(ahead)).await;
+        let done = self.settle_batch(started, size);
+        match called {
+            Called::Returned(Ok(())) => self.failed_calls = 0,
+            Called::Cut => self.cut_off = true,
+            failed => {
+                let error = failed.failure().unwrap_or_else(|| "the handler failed".into());
+                self.on_failure(handler, size, done, error).await;
+            }
+        }
+        match read_failed {
+            Some(error) => self.on_read_error(handler, Operation::Read, error).await,
+            None => std::ops::ControlFlow::Continue(()),
+        }
+    }
+
+    /// Takes the handled events off the queue: those that the gate counted and those that the handler checkpointed.
+    fn settle_batch(&mut self, started: Tick, size: usize) -> usize {
+        let now = self.now();
+        let marked = self.shared.marked();
+        let (batch, _) = self.intake.batch(size);
+        let checkpointed = batch.iter().take_while(|event| event.sequence_number().0 <= marked).count();
+        let done = self.gate.done().max(checkpointed);
+        if done > 0 {
+            let handled = &batch[..done];
+            let last = handled[done - 1].sequence_number();
+            self.progress.handled(now, handled);
+            self.shared.handled.store(last.0, Ordering::Relaxed);
+            self.shared.handled_count.fetch_add(done as u64, Ordering::Relaxed);
+            let bytes = self.intake.consume(done);
+            self.config.hooks.batch_handled(BatchHandled {
+                partition: &self.shared.partition,
+                events: done,
+                bytes,
+                took: now.since(started),
+                last,
+            });
+        }
+        self.intake.settle();
+        done
+    }
+
+    async fn on_failure(&mut self, handler: &mut F::Handler, size: usize, done: usize, error: BoxError) {
+        self.failed_calls = if done > 0 { 1 } else { self.failed_calls + 1 };
+        let failure = Failure { attempts: self.failed_calls, unhandled: size - done };
+        let _ = call(&self.shared, handler.error(Operation::HandlerEvents, &error, &self.cx)).await;
+        match decide(self.config.options.on_failure, failure) {
+            Verdict::RetryAfter(pause) => {
+                self.report(Operation::HandlerEvents, error);
+                self.pause(pause).await;
+            }
+            Verdict::SkipRest => {
+                let (rest, _) = self.intake.batch(failure.unhandled);
+                let skipped = rest
+                    .first()
+                    .zip(rest.last())
+                    .map(|(first, last)| format!("{} to {}", first.sequence_number(), last.sequence_number()))
+                    .unwrap_or_default();
+                self.progress.handled(self.gate.now(), rest);
+                self.intake.consume(failure.unhandled);
+                self.failed_calls = 0;
+                let text = format!("{error}; passed over the rest of the batch, sequence numbers {skipped}");
+                self.report(Operation::HandlerEvents, text.into());
+            }
+        }
+    }
+
+    /// Attaches a reader where the last one ended.
+    async fn attach(&mut self, handler: &mut F::Handler) -> std::ops::ControlFlow<()> {
+        let options = &self.config.options;
+        let request = ReadRequest {
+            group: options.group.clone(),
+            partition: self.shared.partition.clone(),
+            from: self.progress.resume().clone(),
+            owner_level: Some(self.shared.epoch),
+            name: Arc::from(self.shared.instance.as_str()),
+            prefetch_events: options.prefetch_events,
+            prefetch_bytes: options.prefetch_bytes,
+        };
+        let source = Arc::clone(&self.config.source);
+        match self.unless_stopped(source.open(request)).await {
+            None => {}
+            Some(Ok(reader)) => self.intake.attach(reader),
+            Some(Err(error)) => return self.on_read_error(handler, Operation::OpenReader, error).await,
+        }
+        std::ops::ControlFlow::Continue(())
+    }
+
+    /// Does what the kind of error asks for; breaks if the partition cannot be read from here.
+    async fn on_read_error(
+        &mut self,
+        handler: &mut F::Handler,
+        operation: Operation,
+        error: SourceError,
+    ) -> std::ops::ControlFlow<()> {
+        self.intake.detach();
+        let kind = error.kind();
+        let error: BoxError = error.into();
+        let _ = call(&self.shared, handler.error(operation, &error, &self.cx)).await;
+        self.report(operation, error);
+        self.failed_reads += 1;
+        match kind {
+            SourceErrorKind::Retriable => {}
+            SourceErrorKind::OwnershipLost => self.shared.report(PumpEvent::Suspect).await,
+            // The hub no longer has what the checkpoint points at: everything that it has is new.
+            SourceErrorKind::PositionGone => self.seek(Position::Earliest).await,
+            SourceErrorKind::Fatal => return std::ops::ControlFlow::Break(()),
+        }
+        self.pause_after(self.failed_reads).await;
+        std::ops::ControlFlow::Continue(())
+    }
+
+    async fn seek(&mut self, position: Position) {
+        self.intake.detach();
+        let target = self.progress.sought(position);
+        self.shared.report(PumpEvent::Checkpoint(target)).await;
+    }
+
+    /// Waits until something was read, a checkpoint is due, an empty call is due, or something else changed.
+    async fn wait_for_events(&mut self, handler: &mut F::Handler) -> Result<(), SourceError> {
+        // A partition that runs dry is seldom looked at: flush what is due first.
+        self.checkpoint_if_due();
+        let now = self.now();
+        let options = &self.config.options;
+        let mut wait = self.progress.due().map(|due| due.since(now));
+        if options.call_on_empty {
+            wait = Some(wait.map_or(options.max_wait, |wait| wait.min(options.max_wait)));
+        }
+        let timed_out = {
+            let read = pin!(self.intake.read());
+            let changed = pin!(self.shared.changed.notified());
+            let quiet = pin!(async {
+                match wait {
+                    Some(wait) => tokio::time::sleep(wait).await,
+                    None => std::future::pending().await,
+                }
+            });
+            match select(select(changed, read), quiet).await {
+                Either::Left((Either::Left(_), _)) => false,
+                Either::Left((Either::Right((result, _)), _)) => {
+                    result?;
+                    self.failed_reads = 0;
+                    false
+                }
+                Either::Right(_) => true,
+            }
+        };
+        let empty_call = timed_out && self.config.options.call_on_empty;
+        if empty_call && self.now().since(now) >= self.config.options.max_wait {
+            let called = call(&self.shared, handler.deliver(&[], &self.cx, &self.gate)).await;
+            if let Some(error) = called.failure() {
+                let _ = call(&self.shared, handler.error(Operation::HandlerEvents, &error, &self.cx)).await;
+                self.report(Operation::HandlerEvents, error);
+            }
+        }
+        Ok(())
+    }
+
+    fn checkpoint_if_due(&mut self) {
+        if let Some(target) = self.progress.wants(self.gate.now())
+            && self.shared.try_report(PumpEvent::Checkpoint(target))
+        {
+            self.progress.requested();
+        }
+    }
+
+    /// Passes on what the reader heard of the partition's end.
+    fn note_end(&self) {
+        if let Some(end) = self.intake.last_enqueued() {
+            *self.shared.last_enqueued.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(end);
+        }
+    }
+
+    /// Ends while the partition is still ours.
+    async fn stop(&mut self, handler: &mut F::Handler, reason: StopReason) {
+        let give_up = reason == StopReason::SourceFailed;
+        self.shared.report(PumpEvent::Stopping).await;
+        self.shared.clear_cut();
+        let called = self.within_drain_time(give_up, call(&self.shared, handler.stopping(reason, &self.cx))).await;
+        if let Some(error) = called.and_then(Called::failure) {
+            self.report(Operation::HandlerStopping, error);
+        }
+        let last = self.progress.at_end();
+        self.shared.report(PumpEvent::Drained { last, cancelled: self.cut_off, give_up }).await;
+    }
+
+    /// Ends after the partition was lost.
+    async fn revoke(&mut self, handler: &mut F::Handler, reason: RevokeReason) {
+        self.shared.clear_cut();
+        let cx = RevokedContext {
+            partition: self.shared.partition.clone(),
+            scope: Arc::clone(&self.shared.scope),
+            instance: self.shared.instance.clone(),
+            epoch: self.shared.epoch,
+            last_handled: self.progress.last().cloned(),
+        };
+        let called = self.within_drain_time(true, call(&self.shared, handler.revoked(reason, &cx))).await;
+        if let Some(Called::Panicked(error)) = called {
+            self.report(Operation::HandlerRevoked, error);
+        }
+        self.shared.report(PumpEvent::Ended).await;
+    }
+
+    /// Bounds a last call that the coordination does not bound.
+    async fn within_drain_time<T>(&self, bound: bool, last_call: impl Future<Output = T>) -> Option<T> {
+        if bound {
+            tokio::time::timeout(self.config.options.drain_time, last_call).await.ok()
+        } else {
+            Some(last_call.await)
+        }
+    }
+
+    fn report(&self, operation: Operation, error: BoxError) {
+        self.config.reporter.send(Some(self.shared.partition.clone()), operation, Arc::from(error));
+    }
+
+    async fn pause_after(&self, failures: u32) {
+        let failure = Failure { attempts: failures, unhandled: 0 };
+        if let Verdict::RetryAfter(pause) = decide(FailurePolicy::default(), failure) {
+            self.pause(pause).await;
+        }
+    }
+
+    async fn pause(&self, pause: Duration) {
+        self.unless_stopped(tokio::time::sleep(pause)).await;
+    }
+
+    /// Awaits something as long as the pump may go on.
+    async fn unless_stopped<T>(&self, something: impl Future<Output = T>) -> Option<T> {
+        let mut something = pin!(something);
+        loop {
+            match select(pin!(self.shared.changed.notified()), something.as_mut()).await {
+                Either::Left(_) if self.may_go_on() => {}
+                Either::Left(_) => {
+                    // Whoever waits next must see the change, too.
+                    self.shared.changed.notify_one();
+                    return None;
+                }
+                Either::Right((value, _)) => return Some(value),
+            }
+        }
+    }
+}
+
+/// Says that the pump is gone if it could not say so itself.
+struct LastWord {
+    shared: Arc<Shared>,
+    said: bool,
+}
+
+impl LastWord {
+    fn said(mut self) {
+        self.said = true;
+    }
+}
+
+impl Drop for LastWord {
+    fn drop(&mut self) {
+        if !self.said {
+            self.shared.try_report(PumpEvent::Ended);
+        }
+    }
+}
