@@ -14,12 +14,12 @@ use crate::model::{Incarnation, PartitionId};
 pub struct Member {
     /// Which one.
     pub incarnation: Incarnation,
-    /// Partitions that it does not want for now.
+    /// Partitions that it does not want to own for now. One that it owns is given to whoever wants it.
     pub declines: Vec<PartitionId>,
 }
 
 /// Whether an owner can be asked for a partition.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum OwnerState {
     /// It heartbeats, be it stopping or not.
     Live,
@@ -30,7 +30,7 @@ pub enum OwnerState {
 }
 
 /// A partition and who has it.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Holding {
     /// The partition.
     pub partition: PartitionId,

@@ -2,7 +2,8 @@
 
 use std::num::NonZeroUsize;
 
-use super::{Assignment, OwnerState, Policy, Snapshot, assign};
+use super::assign::{assignment, sorted, targets};
+use super::{Assignment, OwnerState, Policy, Snapshot};
 use crate::model::{Incarnation, PartitionId};
 
 /// How many partitions an instance goes after in one cycle.
@@ -11,7 +12,9 @@ pub enum Pace {
     /// All that it should have.
     #[default]
     Greedy,
-    /// At most this many, so that a large group shifts its load gradually.
+    /// At most this many actions in a plan, so that a large group shifts its load gradually, and at most this many
+    /// hand-offs under way to one instance: one that takes several cycles still counts. A claim does not wait for a
+    /// hand-off, as nobody reads its partition meanwhile.
     Balanced(NonZeroUsize),
 }
 
@@ -29,7 +32,7 @@ impl Pace {
 pub enum Action {
     /// Take it: nobody has it, or its owner is dead.
     Claim(PartitionId),
-    /// Bury its owner, then take it.
+    /// Bury its owner, then take it. An owner of several partitions appears with each.
     BuryAndClaim(PartitionId, Incarnation),
     /// Ask its owner to hand it over.
     Request(PartitionId),
@@ -40,40 +43,59 @@ pub enum Action {
 pub struct Plan {
     /// The whole group's assignment.
     pub target: Assignment,
-    /// One's own part, sorted by partition.
+    /// One's own part: claims, then burials, then requests, each sorted by partition. What nobody reads comes first
+    /// where the pace leaves no room for all.
     pub actions: Vec<Action>,
-    /// Requests of one's own that the assignment no longer asks for.
+    /// Requests of one's own (`next` is me) that the assignment does not give to me, sorted. Withdraw them whatever
+    /// the pace: until then the partition can be asked for by no one else.
     pub withdrawals: Vec<PartitionId>,
 }
 
-/// Computes what `me` should do. `settled` says that the membership has not changed lately: only then are live
-/// owners asked for anything, so that a group that starts up or loses several instances at once moves once.
+/// Computes what `me` should do.
+///
+/// `settled` says that the membership is the same as in the view before. Only then are live owners asked for
+/// anything, so that a group that starts up or loses several instances at once moves once. Claims and withdrawals
+/// do not wait for it.
+///
+/// - An action is only ever about a partition whose target is me and whose owner is not.
+/// - A live owner is asked only while no one waits for the partition. If someone does who should not, the owner or
+///   that one clears it first.
+/// - Whoever is not a member has no actions, and withdraws all its requests.
 pub fn plan(snapshot: &Snapshot, me: &Incarnation, policy: Policy, pace: Pace, settled: bool) -> Plan {
-    let target = assign(snapshot, policy);
-    let mut holdings: Vec<_> = snapshot.holdings.iter().collect();
-    holdings.sort_by(|a, b| a.partition.cmp(&b.partition));
-    let mut plan = Plan::default();
-    for holding in holdings {
-        let mine = target.get(&holding.partition) == Some(me);
-        let owner = holding.owner.as_ref();
-        let own_it = owner.is_some_and(|(owner, _)| owner == me);
+    let holdings = sorted(&snapshot.holdings);
+    let targets = targets(&snapshot.members, &holdings, policy);
+
+    let (mut claims, mut burials, mut requests) = (Vec::new(), Vec::new(), Vec::new());
+    let mut withdrawals = Vec::new();
+    let mut under_way = 0;
+    for (holding, &target) in holdings.iter().zip(&targets) {
+        let partition = || holding.partition.clone();
         let asked = holding.next.as_ref() == Some(me);
-        if asked && !own_it && !mine {
-            plan.withdrawals.push(holding.partition.clone());
-        }
-        if !mine || own_it || plan.actions.len() == pace.limit() {
+        if target != Some(me) {
+            if asked {
+                withdrawals.push(partition());
+            }
             continue;
         }
-        let partition = holding.partition.clone();
-        plan.actions.extend(match owner {
-            None | Some((_, OwnerState::Dead)) => Some(Action::Claim(partition)),
-            Some((owner, OwnerState::Expired)) => Some(Action::BuryAndClaim(partition, owner.clone())),
-            Some((_, OwnerState::Live)) if holding.next.is_none() && settled => {
-                Some(Action::Request(partition))
+        match &holding.owner {
+            Some((owner, _)) if owner == me => {}
+            None | Some((_, OwnerState::Dead)) => claims.push(Action::Claim(partition())),
+            Some((owner, OwnerState::Expired)) => {
+                burials.push(Action::BuryAndClaim(partition(), owner.clone()))
             }
-            Some((_, OwnerState::Live)) => None,
-        });
+            Some((_, OwnerState::Live)) if asked => under_way += 1,
+            Some((_, OwnerState::Live)) if settled && holding.next.is_none() => {
+                requests.push(Action::Request(partition()));
+            }
+            Some((_, OwnerState::Live)) => {}
+        }
     }
-    plan.target = target;
-    plan
+
+    let limit = pace.limit();
+    let mut actions = claims;
+    actions.append(&mut burials);
+    actions.truncate(limit);
+    requests.truncate((limit - actions.len()).saturating_sub(under_way));
+    actions.append(&mut requests);
+    Plan { target: assignment(&holdings, &targets), actions, withdrawals }
 }
