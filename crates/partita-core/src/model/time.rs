@@ -24,9 +24,7 @@ impl From<SystemTime> for Timestamp {
     fn from(time: SystemTime) -> Self {
         match time.duration_since(UNIX_EPOCH) {
             Ok(after) => Self(i64::try_from(after.as_millis()).unwrap_or(i64::MAX)),
-            Err(before) => {
-                Self(i64::try_from(before.duration().as_millis()).map_or(i64::MIN, |ms| -ms))
-            }
+            Err(before) => Self(i64::try_from(before.duration().as_millis()).map_or(i64::MIN, |ms| -ms)),
         }
     }
 }
@@ -38,7 +36,8 @@ impl fmt::Display for Timestamp {
         // Civil date from a day count: years are shifted to begin in March, so that the leap day comes last.
         let shifted = days + 719_468;
         let (era, day_of_era) = (shifted.div_euclid(146_097), shifted.rem_euclid(146_097));
-        let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+        let year_of_era =
+            (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
         let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
         let month_from_march = (5 * day_of_year + 2) / 153;
         let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
