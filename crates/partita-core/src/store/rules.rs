@@ -156,6 +156,8 @@ pub fn atomic(
     match seal(advanced, partition, part.seal, op, now) {
         // The seal found nothing to do, but the position before it may have moved.
         CheckpointChange::Keep(record) if record.version == NOT_WRITTEN => CheckpointChange::Write(record),
+        // Refused as a whole, so the caller is shown what is stored and not the position before it.
+        CheckpointChange::Fenced(advanced) => CheckpointChange::Fenced(current.cloned().unwrap_or(advanced)),
         change => change,
     }
 }
