@@ -6,3 +6,5 @@ pub mod coordination;
 pub mod model;
 pub mod source;
 pub mod store;
+#[cfg(feature = "testkit")]
+pub mod testkit;
