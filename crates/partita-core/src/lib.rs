@@ -9,3 +9,5 @@ pub mod processor;
 pub mod pump;
 pub mod source;
 pub mod store;
+#[cfg(feature = "testkit")]
+pub mod testkit;

@@ -7,6 +7,7 @@
 mod error;
 mod memory;
 mod records;
+pub mod rules;
 mod writes;
 
 use futures_util::future::BoxFuture;

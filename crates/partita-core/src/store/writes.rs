@@ -104,11 +104,12 @@ pub enum OwnershipOutcome {
     },
     /// Nothing was written: the version is another one. The record as it is, if there is one.
     Refused(Option<Ownership>),
-    /// Nothing was written: the checkpoint record is sealed by another epoch than the write's.
+    /// Nothing was written: the checkpoint record is sealed by another epoch than the write's, or is already past
+    /// its position.
     Fenced(CheckpointRecord),
 }
 
-/// A write of a checkpoint record.
+/// A write of a checkpoint record. Where there is none, writes meet one that epoch 0 sealed without a position.
 #[derive(Clone, PartialEq, Debug)]
 pub enum CheckpointWrite {
     /// Stamps the epoch and keeps the position; creates the record if there is none. Fenced if the record has a

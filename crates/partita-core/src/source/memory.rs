@@ -1,5 +1,0 @@
-//! placeholder
-/// placeholder
-pub struct MemoryHub;
-/// placeholder
-pub struct MemorySource;

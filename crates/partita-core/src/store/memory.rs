@@ -1,3 +1,0 @@
-//! placeholder
-/// placeholder
-pub struct MemoryStore;
