@@ -6,8 +6,8 @@ use crate::model::{Epoch, Incarnation, PartitionId, StreamPosition, Tick};
 use crate::processor::ErrorReport;
 use crate::source::HubDescription;
 use crate::store::{
-    CheckpointOutcome, CheckpointRecord, CheckpointWrite, GroupView, InstanceOutcome, InstanceWrite, MoveReason,
-    MoveRecord, OwnershipOutcome, OwnershipWrite, Resume, StoreError,
+    CheckpointOutcome, CheckpointRecord, CheckpointWrite, GroupView, InstanceOutcome, InstanceWrite,
+    MoveReason, MoveRecord, OwnershipOutcome, OwnershipWrite, Resume, StoreError,
 };
 
 /// A protocol: all its state in one place, changed by a synchronous `apply`.
@@ -46,6 +46,7 @@ pub(crate) enum StoreAnswer {
 }
 
 #[derive(Debug)]
+#[allow(clippy::large_enum_variant)] // Inputs are made one at a time and never kept.
 pub(crate) enum Input {
     /// A deadline has come.
     Time,
@@ -113,27 +114,53 @@ pub(crate) enum Effect {
     /// The instance is registered: the start has succeeded.
     Registered,
     /// Start a pump.
-    Open { partition: PartitionId, epoch: Epoch, checkpoint: CheckpointRecord, lease: Tick },
+    Open {
+        partition: PartitionId,
+        epoch: Epoch,
+        checkpoint: CheckpointRecord,
+        lease: Tick,
+    },
     /// The pump may start calls before this moment.
-    Lease { partition: PartitionId, until: Tick },
+    Lease {
+        partition: PartitionId,
+        until: Tick,
+    },
     /// Start no call; end the running one; tell the handler; end.
-    Drain { partition: PartitionId, reason: DrainReason },
+    Drain {
+        partition: PartitionId,
+        reason: DrainReason,
+    },
     /// Go on after all.
-    Undrain { partition: PartitionId },
+    Undrain {
+        partition: PartitionId,
+    },
     /// Cut the running call off.
-    Cancel { partition: PartitionId },
+    Cancel {
+        partition: PartitionId,
+    },
     /// The partition is no longer ours: cut off, tell the handler, end.
-    Revoke { partition: PartitionId, reason: RevokeReason },
+    Revoke {
+        partition: PartitionId,
+        reason: RevokeReason,
+    },
     /// This, and all before it, is durable.
-    Durable { partition: PartitionId, resume: Resume },
+    Durable {
+        partition: PartitionId,
+        resume: Resume,
+    },
     /// The pump's last word has been dealt with; forget it.
-    Closed { partition: PartitionId, moved: Option<MoveReason> },
+    Closed {
+        partition: PartitionId,
+        moved: Option<MoveReason>,
+    },
     /// An owner changed.
     Moved(MoveRecord),
     /// Tell whoever listens to errors.
     Report(ErrorReport),
     /// Left the group, with what could not be done in good order.
-    Stopped { failures: Vec<String> },
+    Stopped {
+        failures: Vec<String>,
+    },
 }
 
 /// Where an instance is in its life.
@@ -195,7 +222,6 @@ pub enum RevokeReason {
 pub(crate) struct CoordinationView<'a> {
     pub(crate) me: &'a Incarnation,
     pub(crate) phase: Phase,
-    pub(crate) lease_until: Tick,
     pub(crate) group: Option<&'a GroupView>,
     pub(crate) partitions: Vec<&'a PartitionId>,
     pub(crate) durable: Vec<(&'a PartitionId, &'a StreamPosition)>,

@@ -2,7 +2,7 @@
 
 use std::future::Future;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::context::Shared;
 use super::{Context, Handler, HandlerResult, RevokedContext};
@@ -16,21 +16,16 @@ pub(crate) struct Gate {
     shared: Arc<Shared>,
     runtime: Arc<dyn Runtime>,
     done: AtomicUsize,
-    refused: AtomicBool,
 }
 
 impl Gate {
     pub(crate) fn new(shared: Arc<Shared>, runtime: Arc<dyn Runtime>) -> Self {
-        Self { shared, runtime, done: AtomicUsize::new(0), refused: AtomicBool::new(false) }
+        Self { shared, runtime, done: AtomicUsize::new(0) }
     }
 
     /// Whether a call may start at this moment: the lease is valid, and nobody wants us to stop.
     pub(crate) fn may_start(&self) -> bool {
-        let open = self.shared.may_start(self.runtime.now());
-        if !open {
-            self.refused.store(true, Ordering::Relaxed);
-        }
-        open
+        self.shared.may_start(self.runtime.now())
     }
 
     fn handled(&self, events: usize) {
@@ -42,14 +37,9 @@ impl Gate {
         self.done.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn was_refused(&self) -> bool {
-        self.refused.load(Ordering::Relaxed)
-    }
-
     /// For the next batch.
     pub(crate) fn reset(&mut self) {
         *self.done.get_mut() = 0;
-        *self.refused.get_mut() = false;
     }
 
     pub(crate) fn now(&self) -> Tick {
@@ -69,7 +59,12 @@ pub(crate) trait Deliver: Send + 'static {
         gate: &Gate,
     ) -> impl Future<Output = HandlerResult> + Send;
 
-    fn error(&mut self, operation: Operation, error: &BoxError, cx: &Context) -> impl Future<Output = ()> + Send;
+    fn error(
+        &mut self,
+        operation: Operation,
+        error: &BoxError,
+        cx: &Context,
+    ) -> impl Future<Output = ()> + Send;
 
     fn stopping(&mut self, reason: StopReason, cx: &Context) -> impl Future<Output = HandlerResult> + Send;
 
@@ -99,7 +94,12 @@ impl<T: Handler> Deliver for T {
         Ok(())
     }
 
-    fn error(&mut self, operation: Operation, error: &BoxError, cx: &Context) -> impl Future<Output = ()> + Send {
+    fn error(
+        &mut self,
+        operation: Operation,
+        error: &BoxError,
+        cx: &Context,
+    ) -> impl Future<Output = ()> + Send {
         Handler::error(self, operation, error, cx)
     }
 

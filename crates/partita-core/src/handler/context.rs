@@ -12,8 +12,8 @@ use tokio::sync::{Notify, mpsc, watch};
 
 use crate::coordination::{DrainReason, PumpEvent, RevokeReason, Target};
 use crate::model::{
-    ConsumerGroup, Epoch, Event, HubName, InstanceId, LastEnqueued, PartitionId, Position, Scope, SequenceNumber,
-    StreamPosition, Tick,
+    ConsumerGroup, Epoch, Event, HubName, InstanceId, LastEnqueued, PartitionId, Position, Scope,
+    SequenceNumber, StreamPosition, Tick,
 };
 use crate::store::Resume;
 

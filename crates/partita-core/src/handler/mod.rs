@@ -34,7 +34,12 @@ pub trait Handler: Send + 'static {
     fn events(&mut self, events: &[Event], cx: &Context) -> impl Future<Output = HandlerResult> + Send;
 
     /// A call failed, or the reader did. Recovery is Partita's business.
-    fn error(&mut self, operation: Operation, error: &BoxError, cx: &Context) -> impl Future<Output = ()> + Send {
+    fn error(
+        &mut self,
+        operation: Operation,
+        error: &BoxError,
+        cx: &Context,
+    ) -> impl Future<Output = ()> + Send {
         let _ = (operation, error, cx);
         async {}
     }

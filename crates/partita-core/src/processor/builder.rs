@@ -8,7 +8,9 @@ use super::handle::ProcessorHandle;
 use super::hooks::NoHooks;
 use super::reporter::OnError;
 use super::run_loop::{self, Parts};
-use super::{Checkpoint, ConfigError, Hooks, Options, ProcessorError, Runtime, ShutdownError, StartError, TokioRuntime};
+use super::{
+    Checkpoint, ConfigError, Hooks, Options, ProcessorError, Runtime, ShutdownError, StartError, TokioRuntime,
+};
 use crate::balance::{Pace, Policy};
 use crate::coordination::Timing;
 use crate::handler::{Context, Factory, FullFactory, Handler, HandlerResult, OnBatch, OnEvent};

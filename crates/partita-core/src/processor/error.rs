@@ -124,7 +124,9 @@ pub enum ConfigError {
         option: &'static str,
     },
     /// A batch that could never fill.
-    #[error("batch_size {batch_size} is more than prefetch_events {prefetch_events}: a batch could never fill; raise prefetch_events or lower batch_size")]
+    #[error(
+        "batch_size {batch_size} is more than prefetch_events {prefetch_events}: a batch could never fill; raise prefetch_events or lower batch_size"
+    )]
     BatchOverPrefetch {
         /// The batch size asked for.
         batch_size: usize,

@@ -14,7 +14,9 @@ use super::reporter::OnError;
 use super::status_board::StatusBoard;
 use super::{ErrorReport, Hooks, Operation, Options, Reporter, Runtime, StartError};
 use crate::coordination::native::{Config, Native};
-use crate::coordination::{CallId, Coordination, DrainReason, Effect, Input, PumpEvent, StoreAnswer, StoreCall, Timing};
+use crate::coordination::{
+    CallId, Coordination, DrainReason, Effect, Input, PumpEvent, StoreAnswer, StoreCall, Timing,
+};
 use crate::handler::{Closed, Command, Factory, Shared};
 use crate::model::{Epoch, Incarnation, InstanceId, PartitionId, Position, Scope, Tick, Timestamp};
 use crate::pump::{Pump, PumpConfig};
@@ -342,12 +344,8 @@ impl<F: Factory> RunLoop<F> {
             Arc::clone(&self.abandoned),
             self.reports_sender.clone(),
         ));
-        let pump = Pump::new(
-            Arc::clone(&self.pump_config),
-            Arc::clone(&self.factory),
-            Arc::clone(&shared),
-            from,
-        );
+        let pump =
+            Pump::new(Arc::clone(&self.pump_config), Arc::clone(&self.factory), Arc::clone(&shared), from);
         self.pump_config.hooks.opened(&partition, epoch);
         self.pumps.insert(partition, shared);
         self.pump_config.runtime.spawn(Box::pin(pump.run()));

@@ -68,9 +68,6 @@ mod tests {
 
     #[test]
     fn skip_rest_never_waits() {
-        assert_eq!(
-            decide(FailurePolicy::SkipRest, Failure { attempts: 1, unhandled: 9 }),
-            Verdict::SkipRest
-        );
+        assert_eq!(decide(FailurePolicy::SkipRest, Failure { attempts: 1, unhandled: 9 }), Verdict::SkipRest);
     }
 }

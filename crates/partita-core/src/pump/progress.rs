@@ -51,7 +51,9 @@ impl Progress {
     /// When the next checkpoint is due by time, if one is.
     pub(super) fn due(&self) -> Option<Tick> {
         match self.policy {
-            Checkpoint::Auto { after: Some(after), .. } if self.uncheckpointed > 0 => Some(self.since + after),
+            Checkpoint::Auto { after: Some(after), .. } if self.uncheckpointed > 0 => {
+                Some(self.since + after)
+            }
             _ => None,
         }
     }

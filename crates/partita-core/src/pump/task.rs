@@ -367,7 +367,8 @@ impl<F: Factory> Pump<F> {
         let give_up = reason == StopReason::SourceFailed;
         self.shared.report(PumpEvent::Stopping).await;
         self.shared.clear_cut();
-        let called = self.within_drain_time(give_up, call(&self.shared, handler.stopping(reason, &self.cx))).await;
+        let bound = give_up.then_some(self.config.options.drain_time);
+        let called = within(bound, call(&self.shared, handler.stopping(reason, &self.cx))).await;
         if let Some(error) = called.and_then(Called::failure) {
             self.report(Operation::HandlerStopping, error);
         }
@@ -385,39 +386,31 @@ impl<F: Factory> Pump<F> {
             epoch: self.shared.epoch,
             last_handled: self.progress.last().cloned(),
         };
-        let called = self.within_drain_time(true, call(&self.shared, handler.revoked(reason, &cx))).await;
+        let bound = Some(self.config.options.drain_time);
+        let called = within(bound, call(&self.shared, handler.revoked(reason, &cx))).await;
         if let Some(Called::Panicked(error)) = called {
             self.report(Operation::HandlerRevoked, error);
         }
         self.shared.report(PumpEvent::Ended).await;
     }
 
-    /// Bounds a last call that the coordination does not bound.
-    async fn within_drain_time<T>(&self, bound: bool, last_call: impl Future<Output = T>) -> Option<T> {
-        if bound {
-            tokio::time::timeout(self.config.options.drain_time, last_call).await.ok()
-        } else {
-            Some(last_call.await)
-        }
-    }
-
     fn report(&self, operation: Operation, error: BoxError) {
         self.config.reporter.send(Some(self.shared.partition.clone()), operation, Arc::from(error));
     }
 
-    async fn pause_after(&self, failures: u32) {
+    async fn pause_after(&mut self, failures: u32) {
         let failure = Failure { attempts: failures, unhandled: 0 };
         if let Verdict::RetryAfter(pause) = decide(FailurePolicy::default(), failure) {
             self.pause(pause).await;
         }
     }
 
-    async fn pause(&self, pause: Duration) {
+    async fn pause(&mut self, pause: Duration) {
         self.unless_stopped(tokio::time::sleep(pause)).await;
     }
 
     /// Awaits something as long as the pump may go on.
-    async fn unless_stopped<T>(&self, something: impl Future<Output = T>) -> Option<T> {
+    async fn unless_stopped<T>(&mut self, something: impl Future<Output = T>) -> Option<T> {
         let mut something = pin!(something);
         loop {
             match select(pin!(self.shared.changed.notified()), something.as_mut()).await {
@@ -430,6 +423,14 @@ impl<F: Factory> Pump<F> {
                 Either::Right((value, _)) => return Some(value),
             }
         }
+    }
+}
+
+/// Bounds a last call that the coordination does not bound.
+async fn within<T>(time: Option<Duration>, last_call: impl Future<Output = T>) -> Option<T> {
+    match time {
+        Some(time) => tokio::time::timeout(time, last_call).await.ok(),
+        None => Some(last_call.await),
     }
 }
 

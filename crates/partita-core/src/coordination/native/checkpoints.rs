@@ -19,6 +19,11 @@ pub(super) struct Checkpoints {
 }
 
 impl Checkpoints {
+    /// Nothing to write yet.
+    pub(super) fn at(durable: Option<Resume>) -> Self {
+        Self { durable, ..Self::default() }
+    }
+
     /// Whether something is still to be written before the partition may be passed on.
     pub(super) fn is_pending(&self) -> bool {
         self.wanted.is_some() || self.writing.is_some()
@@ -26,7 +31,7 @@ impl Checkpoints {
 
     /// Drops what the pump wanted; what is durable stays known.
     pub(super) fn forget(&mut self) {
-        *self = Self { durable: self.durable.take(), ..Self::default() };
+        *self = Self::at(self.durable.take());
     }
 }
 
@@ -66,7 +71,12 @@ impl Native {
         }
     }
 
-    pub(super) fn write_checkpoint_if_due(&mut self, now: Tick, partition: &PartitionId, out: &mut Vec<Effect>) {
+    pub(super) fn write_checkpoint_if_due(
+        &mut self,
+        now: Tick,
+        partition: &PartitionId,
+        out: &mut Vec<Effect>,
+    ) {
         let Some(slot) = self.slots.get_mut(partition) else { return };
         let checkpoint = &mut slot.checkpoint;
         if checkpoint.writing.is_some() || now < checkpoint.retry_at {

@@ -163,9 +163,14 @@ impl Native {
             self.group.watches.insert(incarnation.clone(), (seen.version.clone(), since));
             let me = &self.me.incarnation;
             let namesake = incarnation.id() == me.id() && incarnation != me && is_live(seen.record.state);
-            if namesake && seen.age < self.config.timing.lease() && self.group.namesakes.insert(incarnation.clone())
+            if namesake
+                && seen.age < self.config.timing.lease()
+                && self.group.namesakes.insert(incarnation.clone())
             {
-                let error = format!("another live instance calls itself {}; both work, but give them names of their own", me.id());
+                let error = format!(
+                    "another live instance calls itself {}; both work, but give them names of their own",
+                    me.id()
+                );
                 Self::report(None, Operation::View, error, out);
             }
         }
@@ -196,14 +201,16 @@ impl Native {
 
     /// Those that take part in the plan.
     pub(super) fn members(&self, now: Tick) -> impl Iterator<Item = &InstanceSeen> {
-        let instances = self.group.latest.as_ref().map(|seen| seen.view.instances.as_slice()).unwrap_or_default();
-        instances
-            .iter()
-            .filter(move |seen| is_live(seen.record.state) && !seen.record.stopping && !self.may_bury(now, seen))
+        let instances =
+            self.group.latest.as_ref().map(|seen| seen.view.instances.as_slice()).unwrap_or_default();
+        instances.iter().filter(move |seen| {
+            is_live(seen.record.state) && !seen.record.stopping && !self.may_bury(now, seen)
+        })
     }
 
     fn count_members(&mut self, now: Tick) {
-        let members: BTreeSet<Incarnation> = self.members(now).map(|seen| seen.record.incarnation.clone()).collect();
+        let members: BTreeSet<Incarnation> =
+            self.members(now).map(|seen| seen.record.incarnation.clone()).collect();
         if members == self.group.members {
             self.group.members_views += 1;
         } else {

@@ -4,7 +4,9 @@ use super::{Life, Native, Purpose, Timer, is_live};
 use crate::coordination::{DrainReason, Effect, RevokeReason, StoreAnswer, StoreCall};
 use crate::model::{Incarnation, InstanceId, Tick};
 use crate::processor::Operation;
-use crate::store::{InstanceOutcome, InstanceRecord, InstanceSeen, InstanceState, InstanceWrite, StoreError, Version};
+use crate::store::{
+    InstanceOutcome, InstanceRecord, InstanceSeen, InstanceState, InstanceWrite, StoreError, Version,
+};
 
 pub(super) struct Me {
     pub(super) incarnation: Incarnation,
@@ -180,7 +182,12 @@ impl Native {
         }
         self.group.lapsed = true;
         self.unconfirm();
-        Self::report(None, Operation::Lease, "no heartbeat was acknowledged in time: nothing is delivered until one is", out);
+        Self::report(
+            None,
+            Operation::Lease,
+            "no heartbeat was acknowledged in time: nothing is delivered until one is",
+            out,
+        );
     }
 
     pub(super) fn on_hard_stop(&mut self, now: Tick, out: &mut Vec<Effect>) {
@@ -196,7 +203,12 @@ impl Native {
 
     /// Others have declared this incarnation dead: whatever it owned may be somebody else's by now.
     fn buried(&mut self, now: Tick, out: &mut Vec<Effect>) {
-        Self::report(None, Operation::Heartbeat, "the others declared this instance dead; it joins again", out);
+        Self::report(
+            None,
+            Operation::Heartbeat,
+            "the others declared this instance dead; it joins again",
+            out,
+        );
         self.pending.clear();
         self.group.forget();
         let partitions: Vec<_> = self.slots.keys().cloned().collect();
@@ -267,7 +279,12 @@ impl Native {
             self.beat_now(now, out);
         } else if self.me.version.is_none() {
             self.stopped(out);
-        } else if let Some(expect) = self.group.nothing_names(&self.me.incarnation, self.settled_at()).then(|| self.me.version.clone()).flatten() {
+        } else if let Some(expect) = self
+            .group
+            .nothing_names(&self.me.incarnation, self.settled_at())
+            .then(|| self.me.version.clone())
+            .flatten()
+        {
             if !self.me.busy {
                 self.me.busy = true;
                 let write = InstanceWrite::Leave { incarnation: self.me.incarnation.clone(), expect };

@@ -11,8 +11,6 @@ mod checkpoints;
 mod group;
 mod instance;
 mod partition;
-#[cfg(test)]
-mod tests;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -163,7 +161,11 @@ impl Native {
         error: impl Into<BoxError>,
         out: &mut Vec<Effect>,
     ) {
-        out.push(Effect::Report(ErrorReport { partition: partition.cloned(), operation, error: error.into() }));
+        out.push(Effect::Report(ErrorReport {
+            partition: partition.cloned(),
+            operation,
+            error: error.into(),
+        }));
     }
 
     fn on_time(&mut self, now: Tick, out: &mut Vec<Effect>) {
@@ -295,7 +297,6 @@ impl Coordination for Native {
         CoordinationView {
             me: &self.me.incarnation,
             phase,
-            lease_until: self.lease.valid_until(),
             group: self.group.latest.as_ref().map(|seen| &seen.view),
             partitions: self.slots.keys().collect(),
             durable: self

@@ -6,8 +6,8 @@ use crate::coordination::{DrainReason, Effect, RevokeReason, StoreCall, Target};
 use crate::model::{Epoch, Incarnation, PartitionId, Tick};
 use crate::processor::Operation;
 use crate::store::{
-    AtomicCheckpoint, Certainty, CheckpointOutcome, CheckpointRecord, CheckpointWrite, MoveReason, MoveRecord,
-    Ownership, OwnershipOutcome, OwnershipWrite, Resume, StoreError, Version,
+    AtomicCheckpoint, Certainty, CheckpointOutcome, CheckpointRecord, CheckpointWrite, MoveReason,
+    MoveRecord, Ownership, OwnershipOutcome, OwnershipWrite, Resume, StoreError, Version,
 };
 
 /// What runs here for the partition.
@@ -312,8 +312,16 @@ impl Native {
         });
         let expect = known.map(|known| known.version.clone());
         slot.write = Some((kind, expect.clone()));
-        let write =
-            OwnershipWrite { partition: partition.clone(), expect, owner, epoch, next, reason, op, checkpoint };
+        let write = OwnershipWrite {
+            partition: partition.clone(),
+            expect,
+            owner,
+            epoch,
+            next,
+            reason,
+            op,
+            checkpoint,
+        };
         self.call(now, Purpose::Ownership(partition.clone()), StoreCall::Ownership(write), out);
     }
 
@@ -470,7 +478,7 @@ impl Native {
         if wanted && !slot.declines(now) {
             slot.pump = Pump::Open;
             slot.confirmed = true;
-            slot.checkpoint = Checkpoints { durable: record.resume.clone(), ..Checkpoints::default() };
+            slot.checkpoint = Checkpoints::at(record.resume.clone());
             out.push(Effect::Open {
                 partition: partition.clone(),
                 epoch: slot.epoch,
@@ -509,7 +517,9 @@ impl Native {
                 out.push(Effect::Cancel { partition: partition.clone() });
                 self.timer(now + grace, Timer::Slot(partition.clone()));
             }
-            Some(at) if now >= *at + grace && *reason == DrainReason::HandOff && self.life == Life::Running => {
+            Some(at)
+                if now >= *at + grace && *reason == DrainReason::HandOff && self.life == Life::Running =>
+            {
                 slot.pump = Pump::Open;
                 slot.refused_until = now + self.config.cool_down;
                 out.push(Effect::Undrain { partition: partition.clone() });
