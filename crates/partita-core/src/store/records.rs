@@ -191,6 +191,23 @@ pub enum MoveReason {
 }
 
 impl MoveReason {
+    /// All reasons.
+    pub const ALL: &'static [Self] = &[
+        Self::Claimed,
+        Self::HandedOff,
+        Self::Stolen,
+        Self::TakenFromDead,
+        Self::Released,
+        Self::GivenUp,
+        Self::Retaken,
+        Self::ForcedSeek,
+    ];
+
+    /// The reason whose [`MoveReason::as_str`] this is: how a store reads what it wrote.
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|reason| reason.as_str() == text)
+    }
+
     /// One or two words for a table.
     pub fn as_str(self) -> &'static str {
         match self {
