@@ -275,6 +275,8 @@ impl Oracle {
                 format!("7: partition {partition} was taken from {from}, which is not dead, by {by}")
             });
         } else {
+            let next = ownership.next.as_ref().map_or("-".to_owned(), ToString::to_string);
+            self.note(format_args!("next {partition} {next} by {by}"));
             self.require(ownership.epoch >= old_epoch, || format!("5: the epoch of partition {partition} fell"));
         }
         self.ownerships.insert(partition.clone(), ownership.clone());

@@ -60,6 +60,10 @@ impl Link {
         Some(cut.max(outage)).filter(|until| *until > Instant::now())
     }
 
+    fn is_lossy(&self) -> bool {
+        Instant::now() < self.weather.lock().unwrap_or_else(PoisonError::into_inner).loss_until
+    }
+
     fn draw(&self) -> (Fate, Duration, Duration) {
         let mut weather = self.weather.lock().unwrap_or_else(PoisonError::into_inner);
         let latency = weather.latency.as_millis() as u64;
@@ -94,7 +98,9 @@ impl Link {
                     _ => there,
                 };
                 sleep(late).await;
-                if matches!(fate, Fate::RequestLost) || link.unreachable_until().is_some() {
+                // Once the weather is fine, nothing old turns up any more.
+                let stale = matches!(fate, Fate::Late(_)) && !link.is_lossy();
+                if matches!(fate, Fate::RequestLost) || stale || link.unreachable_until().is_some() {
                     link.oracle.lock().lost_request();
                     return;
                 }

@@ -105,7 +105,8 @@ impl World {
             .start_paused(true)
             .build()
             .expect("a runtime without I/O can always be built");
-        runtime.block_on(Fleet::new(self).run())
+        // Inside, so that the fleet is made on the paused clock, too.
+        runtime.block_on(async { Fleet::new(self).run().await })
     }
 }
 
@@ -220,8 +221,12 @@ impl<'a> Fleet<'a> {
     fn forget_left(&mut self) {
         let left = std::mem::take(&mut *self.left.lock().unwrap_or_else(PoisonError::into_inner));
         for name in left {
-            self.members.remove(&name);
+            let member = self.members.remove(&name);
             self.oracle.lock().ended(&name);
+            if member.is_some_and(|member| member.stop.is_some()) {
+                // It could not start: a supervisor would try again.
+                self.restarts.push(Instant::now() + Duration::from_millis(500));
+            }
         }
     }
 
@@ -350,23 +355,32 @@ impl<'a> Fleet<'a> {
         }
         // Those who are on their way out may take their drain time, which is not what is measured here.
         let drain = Duration::from_secs(10);
-        let leaving = self.members.values().any(|member| member.stop.is_none());
         let timing = self.timing;
-        let bound = timing.ttl() + 3 * timing.cycle() + if leaving { drain } else { Duration::ZERO };
+        let mut bound = timing.ttl() + 3 * timing.cycle();
+        if self.members.values().any(|member| member.stop.is_none()) {
+            bound += drain;
+        }
+        // What was under way when the faults stopped may still cause moves: healed is what is healed in the end.
+        let mut healed = None;
         loop {
-            self.forget_left();
+            self.bring_back(Instant::now());
             let alive: BTreeSet<InstanceId> = self.members.keys().cloned().collect();
-            let unhealed = self.oracle.lock().unhealed(self.world.plan.setup.partitions, &alive);
-            let Some(unhealed) = unhealed else {
-                self.oracle.lock().note(format_args!("healed"));
-                return Some(calm.elapsed());
+            let unhealed = match self.members.iter().find(|(_, member)| member.stop.is_none()) {
+                Some((name, _)) => Some(format!("{name} is still leaving")),
+                None => self.oracle.lock().unhealed(self.world.plan.setup.partitions, &alive),
             };
-            if calm.elapsed() > bound {
-                self.oracle.lock().violate(format!("9: not healed {bound:?} after the faults stopped: {unhealed}"));
-                return None;
+            match &unhealed {
+                Some(_) => healed = None,
+                None => {
+                    healed.get_or_insert(calm.elapsed());
+                }
             }
-            if !self.is_sound() {
-                return None;
+            if calm.elapsed() >= bound || !self.is_sound() {
+                if let Some(unhealed) = unhealed {
+                    let what = format!("9: not healed {bound:?} after the faults stopped: {unhealed}");
+                    self.oracle.lock().violate(what);
+                }
+                return healed;
             }
             sleep(Duration::from_millis(10)).await;
         }

@@ -24,6 +24,7 @@ impl Native {
                 Action::Request(partition) => self.write_if_idle(now, partition, WriteKind::Request, out),
             }
         }
+        self.bury_idle(now, out);
         if !settled {
             self.look_at(self.group.settles_at(cycle).max(now + cycle / 20));
         }
@@ -59,6 +60,18 @@ impl Native {
     /// Whether a view sent then is still good enough to plan from.
     fn is_fresh(&self, now: Tick, sent: Tick) -> bool {
         now.since(sent) <= self.config.timing.cycle() / 2
+    }
+
+    /// Buries those who fell silent without owning anything. Until that is done a newcomer, who has not watched them
+    /// for long enough, counts them in. One instance sees to it: the first.
+    fn bury_idle(&mut self, now: Tick, out: &mut Vec<Effect>) {
+        let first = self.members(now).map(|seen| &seen.record.incarnation).min();
+        if first != Some(&self.me.incarnation) {
+            return;
+        }
+        for victim in self.expired(now) {
+            self.bury(now, &victim, out);
+        }
     }
 
     fn bury(&mut self, now: Tick, victim: &Incarnation, out: &mut Vec<Effect>) {

@@ -208,6 +208,13 @@ impl Native {
         })
     }
 
+    /// Those that may be declared dead.
+    pub(super) fn expired(&self, now: Tick) -> Vec<Incarnation> {
+        let Some(latest) = &self.group.latest else { return Vec::new() };
+        let expired = latest.view.instances.iter().filter(|seen| self.may_bury(now, seen));
+        expired.map(|seen| seen.record.incarnation.clone()).collect()
+    }
+
     fn count_members(&mut self, now: Tick) {
         let members: BTreeSet<Incarnation> =
             self.members(now).map(|seen| seen.record.incarnation.clone()).collect();

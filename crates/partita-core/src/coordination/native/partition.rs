@@ -163,7 +163,7 @@ impl Native {
             let me = &self.me.incarnation;
             let turned_down = slot.awaits(me)
                 && record.next.is_none()
-                && slot.known.as_ref().is_some_and(|old| old.owner == record.owner);
+                && slot.known.as_ref().is_some_and(|old| old.epoch == record.epoch);
             if turned_down {
                 slot.refused_until = now + self.config.cool_down;
             }
@@ -610,6 +610,7 @@ impl Native {
             slot.write = None;
             slot.unknown = None;
             slot.retry_at = Tick(0);
+            slot.refused_until = Tick(0);
         }
         match slot.pump {
             Pump::Open | Pump::Draining { .. } => {
