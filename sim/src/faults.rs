@@ -76,6 +76,8 @@ pub struct Setup {
     pub pace: Option<usize>,
     /// How long a call of a handler takes at most.
     pub call: Duration,
+    /// If set, one call in a hundred takes up to this long.
+    pub slow_call: Option<Duration>,
     /// How long a store call takes at most, each way.
     pub latency: Duration,
     /// The mean time between two events of a partition.
@@ -106,6 +108,7 @@ impl Setup {
             atomic: rng.bool(),
             pace: rng.bool().then(|| rng.usize(1..=3)),
             call: millis(rng, 1..60),
+            slow_call: (rng.u8(..4) == 0).then(|| millis(rng, 200..15_000)),
             latency: millis(rng, 1..25),
             event_gap: millis(rng, 60..400),
         }

@@ -7,22 +7,26 @@ use partita_core::handler::{Context, Handler, HandlerResult, RevokedContext};
 use partita_core::model::{Event, PartitionId};
 use tokio::time::sleep;
 
+use crate::faults::Setup;
 use crate::oracle::{CallId, SharedOracle};
 
 pub(crate) struct SimHandler {
     oracle: SharedOracle,
     rng: fastrand::Rng,
     call_max: Duration,
+    slow_max: Option<Duration>,
     partition: PartitionId,
 }
 
 impl SimHandler {
-    pub(crate) fn new(oracle: SharedOracle, seed: u64, call_max: Duration, partition: PartitionId) -> Self {
-        Self { oracle, rng: fastrand::Rng::with_seed(seed), call_max, partition }
+    pub(crate) fn new(oracle: SharedOracle, seed: u64, setup: &Setup, partition: PartitionId) -> Self {
+        let rng = fastrand::Rng::with_seed(seed);
+        Self { oracle, rng, call_max: setup.call, slow_max: setup.slow_call, partition }
     }
 
     async fn take_a_while(&mut self) {
-        let time = self.rng.u64(0..=self.call_max.as_millis() as u64);
+        let slow = self.slow_max.filter(|_| self.rng.u8(..100) == 0 && !self.oracle.lock().is_calm());
+        let time = self.rng.u64(0..=slow.unwrap_or(self.call_max).as_millis() as u64);
         if time > 0 {
             sleep(Duration::from_millis(time)).await;
         }

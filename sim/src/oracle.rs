@@ -138,6 +138,7 @@ pub struct Oracle {
     opened: BTreeMap<(PartitionId, Epoch), InstanceId>,
     highest_opened: BTreeMap<PartitionId, Epoch>,
     last_move: Instant,
+    calm: bool,
 }
 
 impl Oracle {
@@ -161,6 +162,7 @@ impl Oracle {
             opened: BTreeMap::new(),
             highest_opened: BTreeMap::new(),
             last_move: start,
+            calm: false,
         }
     }
 
@@ -196,6 +198,16 @@ impl Oracle {
         if !holds {
             self.violate(what());
         }
+    }
+
+    /// Faults have stopped.
+    pub(crate) fn set_calm(&mut self) {
+        self.calm = true;
+        self.note(format_args!("calm"));
+    }
+
+    pub(crate) fn is_calm(&self) -> bool {
+        self.calm
     }
 
     pub(crate) fn last_move(&self) -> Instant {
@@ -276,7 +288,8 @@ impl Oracle {
             });
         } else {
             let next = ownership.next.as_ref().map_or("-".to_owned(), ToString::to_string);
-            self.note(format_args!("next {partition} {next} by {by}"));
+            self.note(format_args!("next {partition} {next} {} by {by}", ownership.epoch));
+            self.counts.retakes += u64::from(ownership.epoch > old_epoch);
             self.require(ownership.epoch >= old_epoch, || format!("5: the epoch of partition {partition} fell"));
         }
         self.ownerships.insert(partition.clone(), ownership.clone());

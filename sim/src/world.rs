@@ -248,7 +248,7 @@ impl<'a> Fleet<'a> {
         let process = Process::new(self.start, self.rng.u64(..));
         let (link, cut_until) =
             Link::new(self.store.clone(), Arc::clone(&self.weather), self.oracle.clone());
-        let (oracle, call_max) = (self.oracle.clone(), setup.call);
+        let (oracle, handler_setup) = (self.oracle.clone(), setup.clone());
         let handler_seed = self.rng.u64(..);
         let pace = match setup.pace.and_then(std::num::NonZeroUsize::new) {
             Some(limit) => Pace::Balanced(limit),
@@ -261,7 +261,7 @@ impl<'a> Fleet<'a> {
             .pace(pace)
             .checkpoint(Checkpoint::every(20).or_after(Duration::from_millis(500)))
             .handler(move |partition: &PartitionId| {
-                SimHandler::new(oracle.clone(), handler_seed, call_max, partition.clone())
+                SimHandler::new(oracle.clone(), handler_seed, &handler_setup, partition.clone())
             })
             .build()
             .expect("the options are sound");
@@ -349,7 +349,7 @@ impl<'a> Fleet<'a> {
             member.thaw_at = member.thaw_at.map(|_| calm);
         }
         self.bring_back(calm);
-        self.oracle.lock().note(format_args!("calm"));
+        self.oracle.lock().set_calm();
         if self.members.values().all(|member| member.stop.is_none()) {
             self.join();
         }
@@ -360,6 +360,8 @@ impl<'a> Fleet<'a> {
         if self.members.values().any(|member| member.stop.is_none()) {
             bound += drain;
         }
+        // So may calls that began before.
+        bound += self.world.plan.setup.slow_call.map_or(Duration::ZERO, |slow| slow.min(drain));
         // What was under way when the faults stopped may still cause moves: healed is what is healed in the end.
         let mut healed = None;
         loop {
