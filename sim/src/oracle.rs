@@ -93,6 +93,7 @@ pub(crate) type CallId = u64;
 struct Call {
     instance: InstanceId,
     partition: PartitionId,
+    epoch: Epoch,
     first: i64,
     last: i64,
     /// Whether the process stood still at some time during the call.
@@ -132,6 +133,8 @@ pub struct Oracle {
     next_call: CallId,
     /// Per partition: the first event not handled yet, and those handled beyond it.
     handled: BTreeMap<PartitionId, (i64, BTreeSet<i64>)>,
+    /// Per partition: the last epoch in which something was handled, and the last event handled in it.
+    handled_last: BTreeMap<PartitionId, (Epoch, i64)>,
     /// Which handlers are open.
     open: BTreeMap<(InstanceId, PartitionId), Epoch>,
     /// Which incarnation opened which epoch.
@@ -158,6 +161,7 @@ impl Oracle {
             calls: BTreeMap::new(),
             next_call: 0,
             handled: BTreeMap::new(),
+            handled_last: BTreeMap::new(),
             open: BTreeMap::new(),
             opened: BTreeMap::new(),
             highest_opened: BTreeMap::new(),
@@ -293,6 +297,8 @@ impl Oracle {
             self.require(ownership.epoch >= old_epoch, || format!("5: the epoch of partition {partition} fell"));
         }
         self.ownerships.insert(partition.clone(), ownership.clone());
+        let passed_on = matches!(ownership.reason, MoveReason::HandedOff | MoveReason::Stolen | MoveReason::Released);
+        let passed_on = passed_on && ownership.owner != old_owner;
         if let (Some(record), Some(part)) = (checkpoint, &write.checkpoint) {
             if let Some((epoch, last, _)) = &part.last {
                 // The last checkpoint of the former owner is part of the step: judged by the former record.
@@ -302,6 +308,23 @@ impl Oracle {
             }
             self.checkpoints.insert(partition.clone(), record.clone());
         }
+        if passed_on {
+            self.check_passed_on(partition, old_epoch);
+        }
+    }
+
+    /// An owner that passes a partition on has no call running, and its checkpoint covers all that it handled.
+    fn check_passed_on(&mut self, partition: &PartitionId, epoch: Epoch) {
+        let running = self.calls.values().any(|call| call.partition == *partition && call.epoch == epoch);
+        self.require(!running, || format!("12: partition {partition} was passed on while a call was running"));
+        let handled = self.handled_last.get(partition).filter(|(at, _)| *at == epoch).map(|(_, last)| *last);
+        let covered = match self.checkpoints.get(partition).and_then(|record| record.resume.as_ref()) {
+            Some(Resume::After(last)) => last.sequence.0,
+            _ => -1,
+        };
+        self.require(handled.is_none_or(|handled| covered >= handled), || {
+            format!("6: partition {partition} was passed on at {covered}, but {handled:?} had been handled")
+        });
     }
 
     pub(crate) fn checkpoint_written(&mut self, write: &CheckpointWrite, outcome: &CheckpointOutcome) {
@@ -415,6 +438,7 @@ impl Oracle {
         let call = Call {
             instance: instance.clone(),
             partition: partition.clone(),
+            epoch,
             first,
             last,
             was_frozen: false,
@@ -437,6 +461,8 @@ impl Oracle {
             *first += 1;
         }
         self.counts.duplicates += duplicates;
+        let last = self.handled_last.entry(call.partition.clone()).or_insert((call.epoch, call.last));
+        *last = (*last).max((call.epoch, call.last));
         self.note(format_args!("done {} {} {}..={}", call.instance, call.partition, call.first, call.last));
     }
 

@@ -11,6 +11,8 @@ mod checkpoints;
 mod group;
 mod instance;
 mod partition;
+#[cfg(test)]
+mod tests;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};

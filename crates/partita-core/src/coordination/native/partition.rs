@@ -604,9 +604,13 @@ impl Native {
 
     /// Gives up what runs here for a partition that is no longer ours.
     pub(super) fn abandon(&mut self, partition: &PartitionId, reason: RevokeReason, out: &mut Vec<Effect>) {
+        let me = &self.me.incarnation;
         let Some(slot) = self.slots.get_mut(partition) else { return };
         if reason == RevokeReason::Buried {
-            // Whatever this incarnation still had under way can no longer make it an owner.
+            // Whatever this incarnation still had or had under way is no longer its own to pass on.
+            if slot.is_owned_by(me) || slot.awaits(me) {
+                slot.known = None;
+            }
             slot.write = None;
             slot.unknown = None;
             slot.retry_at = Tick(0);
