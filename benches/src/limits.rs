@@ -9,6 +9,7 @@ use partita::processor::{Runtime, TokioRuntime};
 use partita::store::{CheckpointStore, MemoryStore};
 use partita::{Event, MemoryHub, PartitionId};
 
+use crate::clock::Stamp;
 use crate::report::{Figure, Section, Unit};
 use crate::stats::Sample;
 
@@ -38,13 +39,13 @@ impl Limits {
         let (small, mut small_to) = ([7_u8; 256], [0_u8; 256]);
         let (large, mut large_to) = (vec![7_u8; 64 << 20], vec![0_u8; 64 << 20]);
         let event = event();
-        let large_ns = each(1, || black_box(&mut large_to).copy_from_slice(black_box(&large)));
+        let large_ns = each(1, || black_box(&mut large_to).copy_from_slice(black_box(&large))).cpu;
         Self {
             cores: std::thread::available_parallelism().map_or(1, usize::from),
-            clock: each(200_000, || drop(black_box(clock.now()))),
-            atomic: each(1_000_000, || drop(black_box(counter.fetch_add(1, Ordering::AcqRel)))),
-            event_clone: each(200_000, || drop(black_box(event.clone()))),
-            copy_256: each(1_000_000, || black_box(&mut small_to).copy_from_slice(black_box(&small))),
+            clock: each(200_000, || _ = black_box(clock.now())).cpu,
+            atomic: each(1_000_000, || _ = black_box(counter.fetch_add(1, Ordering::AcqRel))).cpu,
+            event_clone: each(200_000, || drop(black_box(event.clone()))).cpu,
+            copy_256: each(1_000_000, || black_box(&mut small_to).copy_from_slice(black_box(&small))).cpu,
             copy_gigabytes: large.len() as f64 / large_ns,
             wake: wake(),
             sleep_over: tokio.block_on(sleep_over()),
@@ -57,7 +58,7 @@ impl Limits {
         Section {
             title: "The machine",
             how: format!(
-                "Measured in the same run, median of {ROUNDS} rounds. Processor: {}.",
+                "Measured in the same run, median of {ROUNDS} rounds, by the CPU clock where no thread waits. Processor: {}.",
                 processor_name().unwrap_or_else(|| "unknown".into())
             ),
             figures: vec![
@@ -75,16 +76,24 @@ impl Limits {
     }
 }
 
-/// Nanoseconds per call.
-fn each(calls: u32, mut call: impl FnMut()) -> f64 {
+/// Nanoseconds per call, by both clocks.
+struct Each {
+    cpu: f64,
+    wall: f64,
+}
+
+fn each(calls: u32, mut call: impl FnMut()) -> Each {
     let round = |_| {
-        let start = Instant::now();
+        let start = Stamp::now();
         for _ in 0..calls {
             call();
         }
-        start.elapsed().as_nanos() as f64 / f64::from(calls)
+        let spent = start.until(Stamp::now());
+        [spent.cpu, spent.wall].map(|time| time.as_nanos() as f64 / f64::from(calls))
     };
-    Sample::new((0..ROUNDS).map(round)).median()
+    let rounds: Vec<_> = (0..ROUNDS).map(round).collect();
+    let median = |clock: usize| Sample::new(rounds.iter().map(|round| round[clock])).median();
+    Each { cpu: median(0), wall: median(1) }
 }
 
 /// An event as the dispatch benchmark reads it.
@@ -99,13 +108,12 @@ fn event() -> Event {
 fn wake() -> f64 {
     let (ask, asked) = sync_channel::<()>(0);
     let (answer, answered) = sync_channel::<()>(0);
-    let other = std::thread::spawn(move || {
-        while asked.recv().is_ok() && answer.send(()).is_ok() {}
-    });
+    let other = std::thread::spawn(move || while asked.recv().is_ok() && answer.send(()).is_ok() {});
     let ns = each(2_000, || {
         let _ = ask.send(());
         let _ = answered.recv();
-    });
+    })
+    .wall;
     drop((ask, answered));
     let _ = other.join();
     ns
@@ -134,7 +142,7 @@ fn store_call(tokio: &tokio::runtime::Runtime) -> f64 {
             written.expect("a write to memory does not fail");
         }
     });
-    each(2_000, || drop(black_box(tokio.block_on(store.view(&scope)))))
+    each(2_000, || drop(black_box(tokio.block_on(store.view(&scope))))).cpu
 }
 
 fn processor_name() -> Option<String> {

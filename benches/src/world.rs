@@ -11,7 +11,8 @@ use partita::model::{Incarnation, Scope, Tick};
 use partita::processor::{Runtime, TokioRuntime};
 use partita::store::{
     CheckpointOutcome, CheckpointRecord, CheckpointWrite, GroupView, InstanceOutcome, InstanceState,
-    InstanceWrite, MoveReason, MoveRecord, Op, OwnershipOutcome, OwnershipWrite, StoreProperties, StoreResult,
+    InstanceWrite, MoveReason, MoveRecord, Op, OwnershipOutcome, OwnershipWrite, StoreProperties,
+    StoreResult,
 };
 use partita::{CheckpointStore, ConsumerGroup, Epoch, InstanceId, MemoryHub, MemoryStore, PartitionId};
 use tokio::sync::watch;
@@ -108,7 +109,6 @@ pub(crate) struct Change {
     pub(crate) at: Instant,
     pub(crate) partition: PartitionId,
     pub(crate) to: Option<Incarnation>,
-    pub(crate) reason: MoveReason,
 }
 
 /// What the store was asked, and when.
@@ -129,11 +129,22 @@ pub(crate) struct LedgerStore {
     store: MemoryStore,
     ledger: Arc<Mutex<Ledger>>,
     slowest_ns: Arc<AtomicU64>,
+    call_time: Duration,
 }
 
 impl LedgerStore {
     pub(crate) fn new() -> Self {
-        Self { store: MemoryStore::new(), ledger: Arc::default(), slowest_ns: Arc::default() }
+        Self {
+            store: MemoryStore::new(),
+            ledger: Arc::default(),
+            slowest_ns: Arc::default(),
+            call_time: Duration::ZERO,
+        }
+    }
+
+    /// Makes every call take this long.
+    pub(crate) fn calls_take(self, call_time: Duration) -> Self {
+        Self { call_time, ..self }
     }
 
     pub(crate) fn ledger(&self) -> MutexGuard<'_, Ledger> {
@@ -153,6 +164,9 @@ impl LedgerStore {
     async fn count<T>(&self, kind: &'static str, call: impl Future<Output = T>) -> T {
         *self.ledger().calls.entry(kind).or_default() += 1;
         let start = Instant::now();
+        if !self.call_time.is_zero() {
+            tokio::time::sleep(self.call_time).await;
+        }
         let answer = call.await;
         let took = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
         self.slowest_ns.fetch_max(took, Ordering::Relaxed);
@@ -200,7 +214,6 @@ impl CheckpointStore for LedgerStore {
                     at: Instant::now(),
                     partition: ownership.partition.clone(),
                     to: ownership.owner.clone(),
-                    reason: ownership.reason,
                 });
             }
             Ok(outcome)
