@@ -97,8 +97,8 @@ pub(crate) fn run(limits: &Limits, quick: bool) -> Section {
             "{events} events of {EVENT_BYTES} bytes in a hub in memory, default options (checkpoint every 1,000 events or 1 s), a handler that returns at \
              once; median of {rounds} rounds of the processor, alternating with rounds of a bare loop that reads the same events with reads of the \
              same sizes on as many tasks. *Overhead* is the difference. *CPU* counts all threads of the process, the coordination's too, \
-             and not what other processes do: on a machine that is otherwise idle it is no less than the wall's time with one worker. *Wall* is from the first to the \
-             last call, neighbours included. One worker thread where nothing else is said."
+             and not what other processes do: the limit is judged by it. *Wall* is from the first to the last call, waiting for a core that a neighbour has included; \
+             beside its median stands the difference of the fastest rounds of each side. See the load above. One worker thread where nothing else is said."
         ),
         figures,
     }
@@ -119,10 +119,13 @@ fn measure(hub: &MemoryHub, case: Case, events: i64, rounds: usize, limits: &Lim
         }
     }
     let per_event = |spent: &[Spent], of: fn(&Spent) -> std::time::Duration| {
-        Sample::new(spent.iter().map(|spent| of(spent).as_nanos() as f64 / events as f64)).median()
+        Sample::new(spent.iter().map(|spent| of(spent).as_nanos() as f64 / events as f64))
     };
     let (bare_cpu, cpu) = (per_event(&bare, |spent| spent.cpu), per_event(&whole, |spent| spent.cpu));
     let (bare_wall, wall) = (per_event(&bare, |spent| spent.wall), per_event(&whole, |spent| spent.wall));
+    let least = wall.min() - bare_wall.min();
+    let (bare_cpu, cpu) = (bare_cpu.median(), cpu.median());
+    let (bare_wall, wall) = (bare_wall.median(), wall.median());
     let named = |what: &str| format!("{}: {what}", case.name);
     let overhead = match case.limited {
         true => Figure::limit(named("overhead, CPU"), Unit::Nanoseconds, cpu - bare_cpu, LIMIT_NS),
@@ -134,7 +137,13 @@ fn measure(hub: &MemoryHub, case: Case, events: i64, rounds: usize, limits: &Lim
     vec![
         Figure::peer(named("whole, CPU"), Unit::Nanoseconds, cpu, bare_cpu, "source alone"),
         overhead,
-        Figure::plain(named("overhead, wall"), Unit::Nanoseconds, wall - bare_wall),
+        Figure::peer(
+            named("overhead, wall"),
+            Unit::Nanoseconds,
+            wall - bare_wall,
+            least,
+            "least disturbed rounds",
+        ),
         Figure::peer(
             named("throughput"),
             Unit::MillionsPerSecond,

@@ -20,6 +20,8 @@ const ROUNDS: usize = 9;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     pub(crate) cores: usize,
+    /// How many tasks of the whole machine ran or waited for a core, over the last minute.
+    load: Option<f64>,
     pub(crate) clock: f64,
     pub(crate) atomic: f64,
     pub(crate) event_clone: f64,
@@ -41,6 +43,7 @@ impl Limits {
         let event = event();
         let large_ns = each(1, || black_box(&mut large_to).copy_from_slice(black_box(&large))).cpu;
         Self {
+            load: load(),
             cores: std::thread::available_parallelism().map_or(1, usize::from),
             clock: each(200_000, || _ = black_box(clock.now())).cpu,
             atomic: each(1_000_000, || _ = black_box(counter.fetch_add(1, Ordering::AcqRel))).cpu,
@@ -58,8 +61,9 @@ impl Limits {
         Section {
             title: "The machine",
             how: format!(
-                "Measured in the same run, median of {ROUNDS} rounds, by the CPU clock where no thread waits. Processor: {}.",
-                processor_name().unwrap_or_else(|| "unknown".into())
+                "Measured in the same run, median of {ROUNDS} rounds, by the CPU clock where no thread waits. Processor: {}. Load average at the start: {}.",
+                processor_name().unwrap_or_else(|| "unknown".into()),
+                self.load.map_or_else(|| "unknown".into(), |load| format!("{load:.1}"))
             ),
             figures: vec![
                 Figure::plain("cores", Unit::Count, self.cores as f64),
@@ -143,6 +147,10 @@ fn store_call(tokio: &tokio::runtime::Runtime) -> f64 {
         }
     });
     each(2_000, || drop(black_box(tokio.block_on(store.view(&scope))))).cpu
+}
+
+fn load() -> Option<f64> {
+    std::fs::read_to_string("/proc/loadavg").ok()?.split(' ').next()?.parse().ok()
 }
 
 fn processor_name() -> Option<String> {

@@ -25,6 +25,10 @@ impl Sample {
         self.percentile(50.0)
     }
 
+    pub(crate) fn min(&self) -> f64 {
+        self.percentile(0.0)
+    }
+
     pub(crate) fn max(&self) -> f64 {
         self.percentile(100.0)
     }
@@ -39,7 +43,7 @@ mod tests {
         let sample = Sample::new((1..=200).rev().map(f64::from));
         assert_eq!(sample.median(), 100.0);
         assert_eq!(sample.percentile(99.0), 198.0);
-        assert_eq!((sample.percentile(0.0), sample.max()), (1.0, 200.0));
+        assert_eq!((sample.min(), sample.max()), (1.0, 200.0));
         assert_eq!(Sample::new([7.0]).percentile(99.0), 7.0);
         assert!(Sample::new([]).median().is_nan());
     }
