@@ -2,7 +2,7 @@
 
 use std::future::Future;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use super::context::Shared;
 use super::{Context, Handler, HandlerResult, RevokedContext};
@@ -15,24 +15,38 @@ use crate::store::BoxError;
 pub(crate) struct Gate {
     shared: Arc<Shared>,
     runtime: Arc<dyn Runtime>,
+    /// Atomic only to be shared with a handler that moves between threads: nobody else writes it.
     done: AtomicUsize,
+    started: AtomicU64,
 }
 
 impl Gate {
     pub(crate) fn new(shared: Arc<Shared>, runtime: Arc<dyn Runtime>) -> Self {
-        Self { shared, runtime, done: AtomicUsize::new(0) }
+        Self { shared, runtime, done: AtomicUsize::new(0), started: AtomicU64::new(0) }
     }
 
     /// Whether a call may start at this moment: the lease is valid, and nobody wants us to stop.
+    #[inline]
     pub(crate) fn may_start(&self) -> bool {
-        self.shared.may_start(self.runtime.now())
+        let now = self.runtime.now();
+        if self.done() == 0 {
+            self.started.store(now.0, Ordering::Relaxed);
+        }
+        self.shared.may_start(now)
     }
 
+    #[inline]
     fn handled(&self, events: usize) {
-        self.done.fetch_add(events, Ordering::Relaxed);
+        self.done.store(self.done() + events, Ordering::Relaxed);
+    }
+
+    /// When the batch's first call was allowed to start.
+    pub(crate) fn started(&self) -> Tick {
+        Tick(self.started.load(Ordering::Relaxed))
     }
 
     /// How many events of the batch were handled.
+    #[inline]
     pub(crate) fn done(&self) -> usize {
         self.done.load(Ordering::Relaxed)
     }

@@ -129,12 +129,14 @@ impl Shared {
         }
     }
 
+    #[inline]
     pub(crate) fn may_start(&self, now: Tick) -> bool {
         self.has_lease(now)
             && self.command.load(Ordering::Acquire) == RUN
             && !self.abandoned.load(Ordering::Acquire)
     }
 
+    #[inline]
     pub(crate) fn has_lease(&self, now: Tick) -> bool {
         now.0 < self.lease.load(Ordering::Acquire)
     }

@@ -11,6 +11,8 @@ pub(super) struct Intake {
     queue_bytes: usize,
     /// What was read while the queue was lent to the handler.
     arrived: Vec<Event>,
+    /// Whether something was read since that was last asked.
+    heard: bool,
     events_max: usize,
     bytes_max: usize,
 }
@@ -22,6 +24,7 @@ impl Intake {
             queue: VecDeque::new(),
             queue_bytes: 0,
             arrived: Vec::new(),
+            heard: false,
             events_max,
             bytes_max,
         }
@@ -47,6 +50,11 @@ impl Intake {
         self.reader.as_ref()?.last_enqueued()
     }
 
+    /// Whether something was read since this was last asked.
+    pub(super) fn has_heard(&mut self) -> bool {
+        std::mem::take(&mut self.heard)
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.queue.is_empty()
     }
@@ -68,7 +76,8 @@ impl Intake {
 
     /// Forgets the first events: they were handled. Tells how many bytes they held.
     pub(super) fn consume(&mut self, events: usize) -> usize {
-        let bytes = self.queue.drain(..events).map(|event| event.size()).sum();
+        let bytes = self.queue.iter().take(events).map(Event::size).sum();
+        self.queue.drain(..events);
         self.queue_bytes -= bytes;
         bytes
     }
@@ -88,9 +97,10 @@ impl Intake {
 
     /// Queues what has arrived.
     pub(super) fn settle(&mut self) {
-        for event in self.arrived.drain(..) {
-            self.queue_bytes += event.size();
-            self.queue.push_back(event);
+        if !self.arrived.is_empty() {
+            self.heard = true;
+            self.queue_bytes += self.arrived.iter().map(Event::size).sum::<usize>();
+            self.queue.extend(self.arrived.drain(..));
         }
     }
 }

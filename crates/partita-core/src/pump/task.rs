@@ -21,6 +21,9 @@ use crate::processor::{BatchHandled, Hooks, Operation, Options, Reporter, Runtim
 use crate::source::{EventSource, ReadRequest, SourceError, SourceErrorKind};
 use crate::store::BoxError;
 
+/// How often the partition's end is looked up while nothing is read, because a slow handler has enough to do.
+const END_NOTED_EVERY: Duration = Duration::from_millis(50);
+
 /// What all pumps of a processor have in common.
 pub(crate) struct PumpConfig {
     pub(crate) source: Arc<dyn EventSource>,
@@ -51,6 +54,8 @@ pub(crate) struct Pump<F> {
     failed_reads: u32,
     /// Whether the last call was cut off.
     cut_off: bool,
+    /// When the partition's end was last passed on.
+    end_noted: Tick,
 }
 
 impl<F: Factory> Pump<F> {
@@ -64,6 +69,7 @@ impl<F: Factory> Pump<F> {
             failed_calls: 0,
             failed_reads: 0,
             cut_off: false,
+            end_noted: Tick(0),
             config,
             factory,
             shared,
@@ -141,7 +147,8 @@ impl<F: Factory> Pump<F> {
                 Command::Drain(reason) => return End::Drain(reason),
                 Command::Revoke(reason) => return End::Revoked(reason),
             }
-            if !self.may_go_on() {
+            let now = self.now();
+            if !self.shared.may_start(now) {
                 // Lapsed: what was read is read again once the lease is back.
                 self.intake.detach();
                 self.shared.changed.notified().await;
@@ -171,12 +178,11 @@ impl<F: Factory> Pump<F> {
                 continue;
             }
             if !self.intake.is_empty() {
-                self.note_end();
+                self.note_end(now);
                 if self.deliver(handler).await.is_break() {
                     return End::GiveUp;
                 }
             }
-            self.checkpoint_if_due();
             tokio::task::coop::consume_budget().await;
         }
     }
@@ -185,12 +191,11 @@ impl<F: Factory> Pump<F> {
     async fn deliver(&mut self, handler: &mut F::Handler) -> std::ops::ControlFlow<()> {
         self.gate.reset();
         self.cut_off = false;
-        let started = self.now();
         let (batch, ahead) = self.intake.batch(self.config.options.batch_size);
         let size = batch.len();
         let (called, read_failed) =
             call_reading(&self.shared, handler.deliver(batch, &self.cx, &self.gate), Some(ahead)).await;
-        let done = self.settle_batch(started, size);
+        let done = self.settle_batch(size);
         match called {
             Called::Returned(Ok(())) => self.failed_calls = 0,
             Called::Cut => self.cut_off = true,
@@ -206,7 +211,7 @@ impl<F: Factory> Pump<F> {
     }
 
     /// Takes the handled events off the queue: those that the gate counted and those that the handler checkpointed.
-    fn settle_batch(&mut self, started: Tick, size: usize) -> usize {
+    fn settle_batch(&mut self, size: usize) -> usize {
         let now = self.now();
         let marked = self.shared.marked();
         let (batch, _) = self.intake.batch(size);
@@ -223,11 +228,12 @@ impl<F: Factory> Pump<F> {
                 partition: &self.shared.partition,
                 events: done,
                 bytes,
-                took: now.since(started),
+                took: now.since(self.gate.started()),
                 last,
             });
         }
         self.intake.settle();
+        self.checkpoint_if_due(now);
         done
     }
 
@@ -310,8 +316,8 @@ impl<F: Factory> Pump<F> {
     /// Waits until something was read, a checkpoint is due, an empty call is due, or something else changed.
     async fn wait_for_events(&mut self, handler: &mut F::Handler) -> Result<(), SourceError> {
         // A partition that runs dry is seldom looked at: flush what is due first.
-        self.checkpoint_if_due();
         let now = self.now();
+        self.checkpoint_if_due(now);
         let options = &self.config.options;
         let mut wait = self.progress.due().map(|due| due.since(now));
         if options.call_on_empty {
@@ -347,8 +353,8 @@ impl<F: Factory> Pump<F> {
         Ok(())
     }
 
-    fn checkpoint_if_due(&mut self) {
-        if let Some(target) = self.progress.wants(self.gate.now())
+    fn checkpoint_if_due(&mut self, now: Tick) {
+        if let Some(target) = self.progress.wants(now)
             && self.shared.try_report(PumpEvent::Checkpoint(target))
         {
             self.progress.requested();
@@ -356,7 +362,11 @@ impl<F: Factory> Pump<F> {
     }
 
     /// Passes on what the reader heard of the partition's end.
-    fn note_end(&self) {
+    fn note_end(&mut self, now: Tick) {
+        if !self.intake.has_heard() && now.since(self.end_noted) < END_NOTED_EVERY {
+            return;
+        }
+        self.end_noted = now;
         if let Some(end) = self.intake.last_enqueued() {
             *self.shared.last_enqueued.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(end);
         }
