@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     fn attributed(spans: Vec<Span>, moves: &[Move], crashed: &[&str]) -> (u64, u64) {
-        let crashed = crashed.iter().map(|id| InstanceId::new(id)).collect();
+        let crashed = crashed.iter().map(InstanceId::new).collect();
         let found = attribute(&[spans], moves, &crashed);
         (found.by_handoff, found.by_crash)
     }

@@ -65,7 +65,7 @@ impl Lines {
             })
             .collect();
         self.0.line(&format!("{}.", capitalised(&steps.join(", "))))?;
-        self.0.line("Ctrl-C ends the run early, with its result.")?;
+        self.0.line("Lag: events waiting to be handled. Ctrl-C ends the run early, with its result.")?;
         self.0.line("")?;
         let heading = format!("{:>6}  {:>9}  {:>8}  partitions owned", "time", "events/s", "lag");
         self.0.line(&self.0.paint(Tone::Strong, &heading))

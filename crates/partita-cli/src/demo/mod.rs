@@ -28,21 +28,25 @@ const EVENTS_MAX: u64 = 10_000_000;
 
 /// What is counted, for `--help`.
 const COUNTED: &str = "\
-After the run a separate reader reads all events from the source again, in a consumer group of its own, and
-the counts come from it:
+After the run a separate reader reads all events from the source again, in a
+consumer group of its own, and the counts come from it:
   lost                   in the source and never handled
-  duplicated_by_crash    handled again after the processor that had handled them crashed
-  duplicated_by_handoff  handled again for any other reason; there should be none
-  handoffs               moves in which the old owner finished, checkpointed and passed the partition on
+  duplicated_by_crash    handled again after the processor that had handled
+                         them crashed
+  duplicated_by_handoff  handled again for any other reason: should be 0
+  handoffs               moves in which the old owner finished, checkpointed
+                         and passed the partition on
   steals                 moves in which a call of the old owner was cut off
-  handoff_gap_ms         how long a partition that was handed off stood still: from the end of the last call
-                         at the old owner to the beginning of the first call at the new one. Only moves
-                         with an event waiting when the new owner opened the partition count, n of them
-  failover_gap_ms        the same for partitions taken from a processor that crashed
-  events_per_second      events processed, over the time from the first call to the last
+  handoff_gap_ms         how long a partition that was handed off stood still:
+                         from the end of the last call at the old owner to
+                         the beginning of the first call at the new one; over
+                         the n moves with an event waiting when the new owner
+                         opened the partition
+  failover_gap_ms        the same for partitions of a processor that crashed
+  events_per_second      processed, from the first call to the last
 
-Exit code: 0 if nothing was lost or duplicated by a hand-off, 1 if something was or the run failed, 2 if the
-command line cannot be carried out.";
+Exit code: 0 if nothing was lost or duplicated by a hand-off, 1 if something
+was or the run failed, 2 if the command line cannot be carried out.";
 
 /// Shows processors that share a stream: one joins, one is killed, one leaves, and no event is lost.
 ///
@@ -55,9 +59,11 @@ pub(crate) struct Args {
     #[arg(long = "for", value_name = "TIME", default_value = "20s", value_parser = parse_time)]
     length: Duration,
 
-    /// Does something at a time: add, kill (a crash) or remove (in good order); may be given many times. kill and
-    /// remove choose the processor that has run longest [default: add, kill and remove at a quarter, half and three
-    /// quarters of the run: --at 5s=add --at 10s=kill --at 15s=remove]
+    /// Adds, kills or removes a processor at a time; may be repeated
+    ///
+    /// The actions are add, kill (a crash: it stops dead and tells nobody) and remove (in good order). kill and
+    /// remove choose the processor that has run longest. Without --at, one is added after a quarter of the run, one
+    /// killed after half, and one removed after three quarters: --at 5s=add --at 10s=kill --at 15s=remove.
     #[arg(long = "at", value_name = "TIME=ACTION")]
     steps: Vec<Step>,
 
@@ -73,7 +79,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "EVENTS_PER_S", default_value_t = 20_000, value_parser = clap::value_parser!(u32).range(1..))]
     rate: u32,
 
-    /// Makes the same events again
+    /// The same number makes the same stream of events
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     seed: u64,
 

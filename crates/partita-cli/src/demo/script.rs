@@ -133,7 +133,7 @@ impl fmt::Display for Time {
         let ms = self.0.as_millis();
         match ms {
             0 => f.write_str("0s"),
-            _ if ms % 60_000 == 0 => write!(f, "{}m", ms / 60_000),
+            _ if ms.is_multiple_of(60_000) => write!(f, "{}m", ms / 60_000),
             _ if ms >= 1_000 => write!(f, "{}s", ms as f64 / 1_000.0),
             _ => write!(f, "{ms}ms"),
         }
