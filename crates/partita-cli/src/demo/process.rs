@@ -145,4 +145,37 @@ mod tests {
         assert!(at_death > 2, "it ran before: {at_death}");
         assert_eq!(polls.load(Ordering::SeqCst), at_death);
     }
+
+    /// Says when it goes, as a pump does.
+    struct LastWord(tokio::sync::mpsc::Sender<()>);
+
+    impl Drop for LastWord {
+        fn drop(&mut self) {
+            self.0.try_send(()).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_task_that_sees_another_one_go_does_nothing_about_it() {
+        let process = Process::new("victim", 1).unwrap();
+        let runtime = process.runtime();
+        let (sender, mut receiver) = tokio::sync::mpsc::channel(1);
+        let last_word = LastWord(sender);
+        runtime.spawn(Box::pin(async move {
+            let _last_word = last_word;
+            std::future::pending().await
+        }));
+        let heard = Arc::new(AtomicU64::new(0));
+        let hears = Arc::clone(&heard);
+        let listening = async move {
+            while receiver.recv().await.is_some() {
+                hears.fetch_add(1, Ordering::SeqCst);
+            }
+            hears.fetch_add(1, Ordering::SeqCst);
+        };
+        runtime.spawn_coordination(Box::pin(listening)).unwrap();
+        std::thread::sleep(Duration::from_millis(20));
+        process.kill();
+        assert_eq!(heard.load(Ordering::SeqCst), 0);
+    }
 }
