@@ -1,0 +1,197 @@
+//! `partita demo`: a stream in memory, a few processors, and a script of what happens to them; then the count.
+
+mod duplicates;
+mod fleet;
+mod gaps;
+mod ledger;
+mod lines;
+mod moves;
+mod process;
+mod recount;
+mod report;
+mod run;
+mod script;
+mod sensors;
+#[cfg(test)]
+mod testing;
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use self::lines::Lines;
+use self::script::{Script, Step, Time, parse_time};
+use crate::Failure;
+use crate::output::{Out, grouped};
+
+/// The hub keeps all events in memory until they were counted again.
+const EVENTS_MAX: u64 = 10_000_000;
+
+/// What is counted, for `--help`.
+const COUNTED: &str = "\
+After the run a separate reader reads all events from the source again, in a
+consumer group of its own, and the counts come from it:
+  lost                   in the source and never handled
+  duplicated_by_crash    handled again after the processor that had handled
+                         them crashed
+  duplicated_by_handoff  handled again for any other reason: should be 0
+  handoffs               moves in which the old owner finished, checkpointed
+                         and passed the partition on
+  steals                 moves in which a call of the old owner was cut off
+  handoff_gap_ms         how long a partition that was handed off stood still:
+                         from the end of the last call at the old owner to
+                         the beginning of the first call at the new one; over
+                         the n moves with an event waiting when the new owner
+                         opened the partition
+  failover_gap_ms        the same for partitions of a processor that crashed
+  events_per_second      processed, from the first call to the last
+
+Exit code: 0 if nothing was lost or duplicated by a hand-off, 1 if something
+was or the run failed, 2 if the command line cannot be carried out.";
+
+/// Shows processors that share a stream: one joins, one is killed, one leaves, and no event is lost.
+///
+/// Homes with motion, door, window and glass-break sensors report to a hub in memory. Processors, each with its own
+/// threads, share its partitions through a store in memory. A script adds, kills and removes some of them.
+#[derive(clap::Args, Debug)]
+#[command(after_long_help = COUNTED)]
+pub(crate) struct Args {
+    /// How long events are produced; the rest is then handled before the count
+    #[arg(long = "for", value_name = "TIME", default_value = "20s", value_parser = parse_time)]
+    length: Duration,
+
+    /// Adds, kills or removes a processor at a time; may be repeated
+    ///
+    /// The actions are add, kill (a crash: it stops dead and tells nobody) and remove (in good order). kill and
+    /// remove choose the processor that has run longest. Without --at, one is added after a quarter of the run, one
+    /// killed after half, and one removed after three quarters: --at 5s=add --at 10s=kill --at 15s=remove.
+    #[arg(long = "at", value_name = "TIME=ACTION")]
+    steps: Vec<Step>,
+
+    /// Partitions of the hub
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=1_024))]
+    partitions: u32,
+
+    /// Processors to start with
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=32))]
+    processors: u32,
+
+    /// Events produced per second
+    #[arg(long, value_name = "EVENTS_PER_S", default_value_t = 20_000, value_parser = clap::value_parser!(u32).range(1..))]
+    rate: u32,
+
+    /// The same number makes the same stream of events
+    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    seed: u64,
+
+    /// Prints only the result, as one JSON object; progress goes to stderr
+    #[arg(long)]
+    json: bool,
+
+    /// No progress, only the result
+    #[arg(long, short)]
+    quiet: bool,
+}
+
+/// A run that can be carried out.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    pub(crate) length: Duration,
+    pub(crate) script: Script,
+    pub(crate) partitions: u32,
+    pub(crate) processors: u32,
+    pub(crate) rate: u32,
+    pub(crate) seed: u64,
+}
+
+impl Plan {
+    fn new(args: &Args) -> Result<Self, String> {
+        let &Args { length, partitions, processors, rate, seed, .. } = args;
+        if length.is_zero() {
+            return Err("--for 0s leaves no time for anything: choose a longer one".to_owned());
+        }
+        let events = length.as_secs_f64() * f64::from(rate);
+        if events > EVENTS_MAX as f64 {
+            return Err(format!(
+                "--for {} with --rate {rate} makes {} events, and the hub in memory takes {}: choose a shorter \
+                 --for or a lower --rate",
+                Time(length),
+                grouped(events as u64),
+                grouped(EVENTS_MAX)
+            ));
+        }
+        let steps = if args.steps.is_empty() { Script::usual(length) } else { args.steps.clone() };
+        let script = Script::new(steps, length, processors)?;
+        Ok(Self { length, script, partitions, processors, rate, seed })
+    }
+}
+
+/// Runs the demo.
+pub(crate) fn run(args: Args) -> Result<ExitCode, Failure> {
+    let plan = Plan::new(&args).map_err(Failure::Usage)?;
+    let progress = match (args.quiet, args.json) {
+        (true, _) => Out::nowhere(),
+        (false, true) => Out::stderr(),
+        (false, false) => Out::stdout(),
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::Run(format!("cannot start: {error}")))?;
+    let result = runtime.block_on(run::run(plan, Lines(progress)))?;
+    // Threads of the demo may still be ending; nothing waits for them.
+    runtime.shutdown_background();
+    let mut out = Out::stdout();
+    if args.json {
+        let json = serde_json::to_string(&result.report).map_err(|error| Failure::Run(error.to_string()))?;
+        out.line(&json)?;
+    } else {
+        result.report.print(&result.moves, &result.spans, &mut out)?;
+    }
+    match result.doubts {
+        Some(doubts) => Err(Failure::Run(doubts)),
+        None if result.report.is_good() => Ok(ExitCode::SUCCESS),
+        None => Ok(ExitCode::FAILURE),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Cli {
+        #[command(flatten)]
+        demo: Args,
+    }
+
+    fn plan(args: &[&str]) -> Result<Plan, String> {
+        Plan::new(&Cli::try_parse_from([&["demo"], args].concat()).map_err(|error| error.to_string())?.demo)
+    }
+
+    #[test]
+    fn defaults_are_the_documented_ones() {
+        let plan = plan(&[]).unwrap();
+        assert_eq!((plan.partitions, plan.processors, plan.rate), (16, 3, 20_000));
+        let steps: Vec<String> = plan.script.steps().iter().map(Step::to_string).collect();
+        assert_eq!(steps, ["5s=add", "10s=kill", "15s=remove"]);
+    }
+
+    #[test]
+    fn the_usual_script_fits_any_length() {
+        assert!(plan(&["--for", "2s"]).is_ok());
+        assert!(plan(&["--for", "5m"]).is_ok());
+    }
+
+    #[test]
+    fn more_than_memory_takes_is_refused() {
+        assert!(plan(&["--for", "1h"]).unwrap_err().contains("a shorter --for or a lower --rate"));
+        assert!(plan(&["--for", "0s"]).unwrap_err().contains("longer"));
+    }
+
+    #[test]
+    fn a_script_that_uses_up_all_processors_is_refused() {
+        assert!(plan(&["--processors", "1"]).unwrap_err().contains("leaves no processor"));
+    }
+}

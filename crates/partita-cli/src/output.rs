@@ -1,0 +1,92 @@
+//! Text for people: where it goes, and in which colours.
+
+use std::io::{self, IsTerminal, Write};
+
+/// What a piece of text is, as far as colour can tell.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Tone {
+    Good,
+    Bad,
+    /// Something was done.
+    Act,
+    /// Of less weight.
+    Faint,
+    Strong,
+}
+
+impl Tone {
+    fn code(self) -> &'static str {
+        match self {
+            Self::Good => "32",
+            Self::Bad => "31",
+            Self::Act => "33",
+            Self::Faint => "2",
+            Self::Strong => "1",
+        }
+    }
+}
+
+/// Takes lines, or nothing.
+pub(crate) struct Out {
+    sink: Option<Box<dyn Write + Send>>,
+    colour: bool,
+}
+
+impl Out {
+    pub(crate) fn stdout() -> Self {
+        Self { sink: Some(Box::new(io::stdout())), colour: has_colour(io::stdout().is_terminal()) }
+    }
+
+    pub(crate) fn stderr() -> Self {
+        Self { sink: Some(Box::new(io::stderr())), colour: has_colour(io::stderr().is_terminal()) }
+    }
+
+    pub(crate) fn nowhere() -> Self {
+        Self { sink: None, colour: false }
+    }
+
+    pub(crate) fn line(&mut self, text: &str) -> io::Result<()> {
+        let Some(sink) = &mut self.sink else { return Ok(()) };
+        writeln!(sink, "{}", text.trim_end())?;
+        sink.flush()
+    }
+
+    pub(crate) fn paint(&self, tone: Tone, text: &str) -> String {
+        if self.colour { format!("\x1b[{}m{text}\x1b[0m", tone.code()) } else { text.to_owned() }
+    }
+}
+
+/// Whether to colour: on a terminal that can, unless the user said no (<https://no-color.org>).
+pub(crate) fn has_colour(is_terminal: bool) -> bool {
+    let set = |name| std::env::var_os(name).filter(|value| !value.is_empty());
+    is_terminal && set("NO_COLOR").is_none() && set("TERM").is_none_or(|term| term != "dumb")
+}
+
+/// A number with its thousands set apart.
+pub(crate) fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// "1 event", "2 events".
+pub(crate) fn counted(number: u64, noun: &str) -> String {
+    format!("{} {noun}{}", grouped(number), if number == 1 { "" } else { "s" })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn thousands_are_set_apart() {
+        assert_eq!([0, 999, 1_000, 1_234_567].map(grouped), ["0", "999", "1,000", "1,234,567"]);
+        assert_eq!([1, 2].map(|n| counted(n, "event")), ["1 event", "2 events"]);
+    }
+}
