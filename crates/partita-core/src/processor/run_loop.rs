@@ -8,6 +8,7 @@ use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use tokio::sync::{mpsc, oneshot, watch};
+use tracing::Instrument;
 
 use super::handle::{ProcessorHandle, Request};
 use super::reporter::OnError;
@@ -128,8 +129,9 @@ pub(super) async fn start<F: Factory>(
         abandoned: Arc::clone(&abandoned),
         board,
     };
+    let span = tracing::info_span!("coordination", instance = %run_loop.instance, scope = %run_loop.scope);
     runtime
-        .spawn_coordination(Box::pin(run_loop.run()))
+        .spawn_coordination(Box::pin(run_loop.run().instrument(span)))
         .map_err(|error| StartError::Ended(format!("no thread for the coordination: {error}")))?;
     match started.await {
         Ok(Ok(())) => Ok(ProcessorHandle::new(requests_sender, status, ended_receiver, abandoned)),
@@ -347,8 +349,9 @@ impl<F: Factory> RunLoop<F> {
         let pump =
             Pump::new(Arc::clone(&self.pump_config), Arc::clone(&self.factory), Arc::clone(&shared), from);
         self.pump_config.hooks.opened(&partition, epoch);
+        let span = tracing::info_span!("pump", instance = %self.instance, %partition, %epoch);
         self.pumps.insert(partition, shared);
-        self.pump_config.runtime.spawn(Box::pin(pump.run()));
+        self.pump_config.runtime.spawn(Box::pin(pump.run().instrument(span)));
     }
 
     /// Where to start: after the checkpoint, if there is one that belongs to this life of the hub.

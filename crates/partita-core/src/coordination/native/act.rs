@@ -2,7 +2,7 @@
 
 use super::partition::WriteKind;
 use super::{Life, Native, Purpose, is_live};
-use crate::balance::{Action, Holding, Member, Plan, Snapshot, plan};
+use crate::balance::{Action, Holding, Member, OwnerState, Plan, Snapshot, plan};
 use crate::coordination::{Effect, StoreAnswer, StoreCall};
 use crate::model::{Incarnation, Tick};
 use crate::processor::Operation;
@@ -37,23 +37,36 @@ impl Native {
         if self.life != Life::Running || !self.lease.is_valid(now) || !fresh || !joined {
             return None;
         }
-        let members = self.members(now).map(|seen| Member {
-            incarnation: seen.record.incarnation.clone(),
-            declines: seen.record.declines.clone(),
-        });
-        let holdings = self.slots.iter().map(|(partition, slot)| {
-            let known = slot.known.as_ref();
-            let owner = known.and_then(|known| known.owner.clone());
-            Holding {
-                partition: partition.clone(),
-                owner: owner.map(|owner| {
-                    let state = self.owner_state(now, &owner);
-                    (owner, state)
-                }),
-                next: known.and_then(|known| known.next.clone()),
+        let holdings: Vec<Holding> = self
+            .slots
+            .iter()
+            .map(|(partition, slot)| {
+                let known = slot.known.as_ref();
+                let owner = known.and_then(|known| known.owner.clone());
+                Holding {
+                    partition: partition.clone(),
+                    owner: owner.map(|owner| {
+                        let state = self.owner_state(now, &owner);
+                        (owner, state)
+                    }),
+                    next: known.and_then(|known| known.next.clone()),
+                }
+            })
+            .collect();
+        let members = self.members(now).map(|seen| {
+            let mut declines = seen.record.declines.clone();
+            if self.is_silent(seen) {
+                // It keeps what it has until it is buried, but what nobody reads must not wait for it.
+                let unread = holdings.iter().filter(|holding| match &holding.owner {
+                    Some((_, state)) => *state != OwnerState::Live,
+                    None => true,
+                });
+                declines.extend(unread.map(|holding| holding.partition.clone()));
             }
+            Member { incarnation: seen.record.incarnation.clone(), declines }
         });
-        let snapshot = Snapshot { members: members.collect(), holdings: holdings.collect() };
+        let members = members.collect();
+        let snapshot = Snapshot { members, holdings };
         Some(plan(&snapshot, &self.me.incarnation, self.config.policy, self.config.pace, settled))
     }
 

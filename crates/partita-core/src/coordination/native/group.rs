@@ -10,8 +10,8 @@ use crate::model::{Incarnation, PartitionId, Tick};
 use crate::processor::Operation;
 use crate::store::{GroupView, InstanceSeen, StoreError, Version};
 
-/// The least time between views that notifications ask for.
-const NOTIFIED_VIEW_PAUSE: Duration = Duration::from_millis(20);
+/// The least and the most time between views that notifications ask for.
+const NOTIFIED_VIEW_PAUSE: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(20));
 
 /// How often to look while waiting for something on a store that does not notify.
 const WAITING_VIEW_PAUSE: Duration = Duration::from_millis(500);
@@ -29,6 +29,8 @@ pub(super) struct Group {
     again: bool,
     due: Option<Tick>,
     last_sent: Tick,
+    /// How long the last view took.
+    last_took: Duration,
     failures: u32,
     pub(super) latest: Option<Seen>,
     /// Since when, by our own clock, each instance's record has had its version.
@@ -48,6 +50,13 @@ impl Group {
     /// Drops what belongs to an incarnation that is no more.
     pub(super) fn forget(&mut self) {
         *self = Self { last_sent: self.last_sent, ..Self::default() };
+    }
+
+    /// When a notification may ask for the next view: soon in a small group, where a hand-off waits for it; later the
+    /// longer views take, so that a large group that shifts many partitions does not drown in them.
+    fn notified_view_at(&self) -> Tick {
+        let (least, most) = NOTIFIED_VIEW_PAUSE;
+        self.last_sent + (10 * self.last_took).clamp(least, most)
     }
 
     pub(super) fn is_looking(&self) -> bool {
@@ -125,7 +134,7 @@ impl Native {
     }
 
     pub(super) fn on_changed(&mut self, now: Tick, out: &mut Vec<Effect>) {
-        self.look_at(now.max(self.group.last_sent + NOTIFIED_VIEW_PAUSE));
+        self.look_at(now.max(self.group.notified_view_at()));
         self.look_if_due(now, out);
     }
 
@@ -140,6 +149,7 @@ impl Native {
     pub(super) fn on_view(&mut self, now: Tick, sent: Tick, view: GroupView, out: &mut Vec<Effect>) {
         self.group.busy = false;
         self.group.failures = 0;
+        self.group.last_took = now.since(sent);
         let again = std::mem::take(&mut self.group.again);
         self.watch(now, &view, out);
         self.group.latest = Some(Seen { sent, view });
@@ -148,7 +158,7 @@ impl Native {
         self.act(now, out);
         self.schedule_look(now, sent);
         if again {
-            self.look_at(now.max(sent + NOTIFIED_VIEW_PAUSE));
+            self.look_at(now.max(self.group.notified_view_at()));
         }
     }
 
@@ -185,6 +195,13 @@ impl Native {
             && seen.age >= timing.ttl() + self.config.stamp_step
             && watched.is_some_and(|(_, since)| now.since(*since) >= timing.lease())
             && self.lease.may_bury(now)
+    }
+
+    /// Whether an instance has missed a heartbeat.
+    pub(super) fn is_silent(&self, seen: &InstanceSeen) -> bool {
+        let timing = &self.config.timing;
+        let longest = timing.cycle_max() + timing.call_deadline() + self.config.stamp_step;
+        seen.record.incarnation != self.me.incarnation && seen.age > longest
     }
 
     /// How an owner stands. One that is old but may not yet be buried counts as live: after an outage of the store
