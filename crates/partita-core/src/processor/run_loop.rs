@@ -61,6 +61,8 @@ struct RunLoop<F> {
     reports: mpsc::Receiver<(PartitionId, Epoch, PumpEvent)>,
     reports_sender: mpsc::Sender<(PartitionId, Epoch, PumpEvent)>,
     requests: mpsc::Receiver<Request>,
+    /// A stop was asked for: there is nothing more to ask.
+    stopping: bool,
     starting: Option<oneshot::Sender<Result<(), StartError>>>,
     ended: watch::Sender<Option<Vec<String>>>,
     abandoned: Arc<AtomicBool>,
@@ -123,6 +125,7 @@ pub(super) async fn start<F: Factory>(
         reports,
         reports_sender,
         requests,
+        stopping: false,
         starting: Some(starting),
         ended,
         abandoned: Arc::clone(&abandoned),
@@ -174,9 +177,12 @@ impl<F: Factory> RunLoop<F> {
         }
         tokio::select! {
             biased;
-            request = self.requests.recv() => match request {
-                // A handle that is gone wants the same as one that asks.
-                Some(Request::Stop) | None => Input::Stop,
+            request = self.requests.recv(), if !self.stopping => match request {
+                // A handle that is gone wants the same as one that asks. It would say so for ever.
+                Some(Request::Stop) | None => {
+                    self.stopping = true;
+                    Input::Stop
+                }
             },
             Some(Answered { id, answer }) = self.calls.next() => Input::Answer(id, answer),
             Some((partition, epoch, event)) = self.reports.recv() => Input::Pump(partition, epoch, event),
