@@ -13,10 +13,12 @@ pub(super) struct Intake {
     arrived: Vec<Event>,
     events_max: usize,
     bytes_max: usize,
+    /// How large the largest event of the last read was; before the first, a guess that asks for a batch.
+    event_bytes: usize,
 }
 
 impl Intake {
-    pub(super) fn new(events_max: usize, bytes_max: usize) -> Self {
+    pub(super) fn new(events_max: usize, bytes_max: usize, batch_size: usize) -> Self {
         Self {
             reader: None,
             queue: VecDeque::new(),
@@ -24,6 +26,16 @@ impl Intake {
             arrived: Vec::new(),
             events_max,
             bytes_max,
+            event_bytes: (bytes_max / batch_size).max(1),
+        }
+    }
+
+    /// How many events to ask for: a reader counts events only, so bytes are foretold by those of the last read.
+    fn room(&self) -> usize {
+        let events = self.events_max.saturating_sub(self.queue.len());
+        match self.bytes_max.saturating_sub(self.queue_bytes) {
+            0 => 0,
+            bytes => events.min((bytes / self.event_bytes).max(1)),
         }
     }
 
@@ -58,12 +70,11 @@ impl Intake {
 
     /// The next events, without taking them, and a way to read on meanwhile.
     pub(super) fn batch(&mut self, size_max: usize) -> (&[Event], ReadAhead<'_>) {
-        let room_events = self.events_max.saturating_sub(self.queue.len());
-        let has_room = room_events > 0 && self.queue_bytes < self.bytes_max;
+        let room = self.room();
         let (front, _) = self.queue.as_slices();
         let batch = &front[..front.len().min(size_max)];
-        let reader = if has_room { self.reader.as_deref_mut() } else { None };
-        (batch, ReadAhead { reader, arrived: &mut self.arrived, events_max: room_events })
+        let reader = if room > 0 { self.reader.as_deref_mut() } else { None };
+        (batch, ReadAhead { reader, arrived: &mut self.arrived, events_max: room })
     }
 
     /// Forgets the first events: they were handled. Tells how many bytes they held.
@@ -76,8 +87,8 @@ impl Intake {
     /// Waits for events and queues them. Dropping the future loses none.
     pub(super) async fn read(&mut self) -> Result<(), SourceError> {
         self.settle();
-        let room = self.events_max.saturating_sub(self.queue.len());
-        if room == 0 || self.queue_bytes >= self.bytes_max {
+        let room = self.room();
+        if room == 0 {
             return Ok(());
         }
         let Some(reader) = &mut self.reader else { return Ok(()) };
@@ -88,6 +99,9 @@ impl Intake {
 
     /// Queues what has arrived.
     pub(super) fn settle(&mut self) {
+        if let Some(largest) = self.arrived.iter().map(Event::size).max() {
+            self.event_bytes = largest;
+        }
         for event in self.arrived.drain(..) {
             self.queue_bytes += event.size();
             self.queue.push_back(event);
