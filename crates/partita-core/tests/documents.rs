@@ -16,19 +16,9 @@ use partita_core::store::{
     CheckpointStore, CheckpointWrite, InstanceRecord, InstanceState, InstanceWrite, MemoryStore, MoveReason,
     Op, OwnershipWrite,
 };
-use support::{Fault, Instance, Probe, Step, What, World, ms, nothing, partition, secs, soon};
-
-/// Handles a batch in this time.
-fn taking(time: std::time::Duration) -> support::Behaviour {
-    Arc::new(move |step, _| {
-        Box::pin(async move {
-            if matches!(step, Step::Events(_)) {
-                tokio::time::sleep(time).await;
-            }
-            Ok(())
-        })
-    })
-}
+use support::{
+    Behaviour, Entry, Fault, Instance, Probe, Step, What, World, ms, nothing, partition, secs, soon, taking,
+};
 
 async fn two_and_two(world: &World) -> (Instance, Instance) {
     let a = world.join("a").await;
@@ -94,7 +84,7 @@ async fn one_dies_and_the_other_resumes_all_four_at_its_checkpoints() {
             world
                 .journal
                 .until("the other has them", |entries| {
-                    let last = |e: &support::Entry| e.instance.as_str() == "b" && e.handled().contains(&104);
+                    let last = |e: &Entry| e.instance.as_str() == "b" && e.handled().contains(&104);
                     entries.iter().any(|e| e.partition == *orphan && last(e))
                 })
                 .await;
@@ -254,7 +244,7 @@ async fn calls_of_one_partition_never_overlap() {
         world.fill(2_000);
         let concurrent = Arc::new(Mutex::new((0_usize, 0_usize)));
         let counted = Arc::clone(&concurrent);
-        let behave: support::Behaviour = Arc::new(move |step, _| {
+        let behave: Behaviour = Arc::new(move |step, _| {
             let counted = Arc::clone(&counted);
             Box::pin(async move {
                 if matches!(step, Step::Events(_)) {
@@ -289,7 +279,7 @@ async fn a_checkpoint_is_never_past_an_unhandled_event() {
         let world = World::on(store, 4);
         world.fill(600);
         let calls = Arc::new(AtomicUsize::new(0));
-        let behave: support::Behaviour = Arc::new(move |step, cx| {
+        let behave: Behaviour = Arc::new(move |step, cx| {
             let call = calls.fetch_add(1, Ordering::Relaxed);
             Box::pin(async move {
                 if let Step::Events(events) = step {
@@ -314,7 +304,7 @@ async fn a_checkpoint_is_never_past_an_unhandled_event() {
                 let mut done = 0;
                 for p in world.hub.description().partitions {
                     let Some(at) = world.checkpoint(&p).await else { continue };
-                    let declared = |e: &support::Entry| match &e.what {
+                    let declared = |e: &Entry| match &e.what {
                         What::Handled(events) => events.clone(),
                         What::Began(events) => events[..1].to_vec(),
                         _ => Vec::new(),
@@ -399,33 +389,11 @@ async fn a_handler_sees_one_partition() {
     assert!(seen.values().all(|partitions| partitions.len() == 1), "{seen:?}");
 }
 
-/// Checks every handler's life and tells how they ended.
-fn assert_lives(world: &World) -> BTreeMap<u64, What> {
-    let mut lives: BTreeMap<u64, Vec<What>> = BTreeMap::new();
-    for entry in world.journal.entries() {
-        if !matches!(entry.what, What::Error(..)) {
-            lives.entry(entry.handler).or_default().push(entry.what);
-        }
-    }
-    for life in lives.values() {
-        let is_end = |what: &&What| matches!(what, What::Stopping(_) | What::Revoked(_));
-        if life[0] == What::OpenFailed {
-            assert_eq!(life.len(), 1, "nothing follows an open that failed: {life:?}");
-            continue;
-        }
-        assert_eq!(life[0], What::Open, "{life:?}");
-        assert_eq!(life.iter().filter(|what| **what == What::Open).count(), 1, "{life:?}");
-        assert_eq!(life.iter().filter(is_end).count(), 1, "exactly one end: {life:?}");
-        assert!(is_end(&life.last().unwrap()), "the end is last: {life:?}");
-    }
-    lives.into_iter().map(|(handler, life)| (handler, life.last().unwrap().clone())).collect()
-}
-
 #[tokio::test(start_paused = true)]
 async fn open_then_events_then_exactly_one_end() {
     let world = World::new(6);
     let opens = Arc::new(AtomicUsize::new(0));
-    let behave: support::Behaviour = Arc::new(move |step, cx| {
+    let behave: Behaviour = Arc::new(move |step, cx| {
         let fails = matches!(step, Step::Open)
             && *cx.partition() == partition(5)
             && opens.fetch_add(1, Ordering::Relaxed) < 3;
@@ -489,7 +457,8 @@ async fn open_then_events_then_exactly_one_end() {
     a.shutdown().await;
     b.shutdown().await;
     world.handled().await;
-    let ends: BTreeSet<String> = assert_lives(&world).values().map(|end| format!("{end:?}")).collect();
+    let ends: BTreeSet<String> =
+        world.journal.assert_lives().values().map(|end| format!("{end:?}")).collect();
     let all = [
         What::OpenFailed,
         What::Revoked(RevokeReason::Buried),
@@ -563,7 +532,7 @@ async fn a_failed_call_goes_to_error_and_on_error() {
     let world = World::new(2);
     world.fill(20);
     let tries = Arc::new(AtomicUsize::new(0));
-    let behave: support::Behaviour = Arc::new(move |step, cx| {
+    let behave: Behaviour = Arc::new(move |step, cx| {
         let try_number = match &step {
             Step::Events(events)
                 if *cx.partition() == partition(0) && events[0].sequence_number().0 == 10 =>
@@ -670,7 +639,7 @@ async fn shutdown_drains_checkpoints_releases_and_reports() {
         assert!(view.ownerships.iter().all(|o| o.owner.is_none()));
         assert!(view.instances.iter().all(|i| i.record.state == InstanceState::Dead));
         assert_eq!(world.moves_for(MoveReason::Released).await.len(), 4);
-        let ends = assert_lives(&world);
+        let ends = world.journal.assert_lives();
         assert!(ends.values().all(|end| *end == What::Stopping(StopReason::Shutdown)));
     }
     // What the store does not take is told.

@@ -22,7 +22,7 @@ use partita_core::source::MemoryHub;
 use partita_core::store::{CheckpointRecord, CheckpointStore, MemoryStore, MoveReason, MoveRecord, Resume};
 
 pub use machine::Machine;
-pub use probe::{Behaviour, Entry, Journal, Probe, Step, What, nothing};
+pub use probe::{Behaviour, Entry, Journal, Probe, Step, What, nothing, taking};
 pub use source::TestSource;
 pub use store::{Fault, TestStore};
 

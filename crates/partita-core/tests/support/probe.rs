@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use partita_core::coordination::{RevokeReason, StopReason};
@@ -27,6 +28,18 @@ pub type Behaviour = Arc<dyn Fn(Step, Context) -> BoxFuture<'static, HandlerResu
 /// Does nothing, at once.
 pub fn nothing() -> Behaviour {
     Arc::new(|_, _| Box::pin(async { Ok(()) }))
+}
+
+/// Handles a batch in this time.
+pub fn taking(time: Duration) -> Behaviour {
+    Arc::new(move |step, _| {
+        Box::pin(async move {
+            if matches!(step, Step::Events(_)) {
+                tokio::time::sleep(time).await;
+            }
+            Ok(())
+        })
+    })
 }
 
 #[derive(Clone, PartialEq, Debug)]
@@ -129,6 +142,28 @@ impl Journal {
 
     pub fn assert_no_overlap(&self) {
         assert_eq!(*self.overlaps.lock().unwrap(), Vec::<String>::new());
+    }
+
+    /// Checks every handler's life and tells how they ended.
+    pub fn assert_lives(&self) -> BTreeMap<u64, What> {
+        let mut lives: BTreeMap<u64, Vec<What>> = BTreeMap::new();
+        for entry in self.entries() {
+            if !matches!(entry.what, What::Error(..)) {
+                lives.entry(entry.handler).or_default().push(entry.what);
+            }
+        }
+        for life in lives.values() {
+            let is_end = |what: &&What| matches!(what, What::Stopping(_) | What::Revoked(_));
+            if life[0] == What::OpenFailed {
+                assert_eq!(life.len(), 1, "nothing follows an open that failed: {life:?}");
+                continue;
+            }
+            assert_eq!(life[0], What::Open, "{life:?}");
+            assert_eq!(life.iter().filter(|what| **what == What::Open).count(), 1, "{life:?}");
+            assert_eq!(life.iter().filter(is_end).count(), 1, "exactly one end: {life:?}");
+            assert!(is_end(&life.last().unwrap()), "the end is last: {life:?}");
+        }
+        lives.into_iter().map(|(handler, life)| (handler, life.last().unwrap().clone())).collect()
     }
 
     pub fn clear(&self) {

@@ -39,6 +39,7 @@ struct State {
     fault: Fault,
     checkpoints: Vec<CheckpointWrite>,
     calls: usize,
+    lose_registration: bool,
 }
 
 impl TestStore {
@@ -53,6 +54,11 @@ impl TestStore {
     /// The checkpoints that were written, seals aside.
     pub fn checkpoints_written(&self) -> Vec<CheckpointWrite> {
         self.state.lock().unwrap().checkpoints.clone()
+    }
+
+    /// The next registration has its effect, and its answer is lost.
+    pub fn lose_next_registration(&self) {
+        self.state.lock().unwrap().lose_registration = true;
     }
 
     pub fn calls(&self) -> usize {
@@ -98,7 +104,14 @@ impl CheckpointStore for TestStore {
         scope: &'a Scope,
         write: InstanceWrite,
     ) -> BoxFuture<'a, StoreResult<InstanceOutcome>> {
-        Box::pin(self.faulty("write_instance", self.inner.write_instance(scope, write)))
+        let registers = matches!(write, InstanceWrite::Register(_));
+        Box::pin(self.faulty("write_instance", async move {
+            let outcome = self.inner.write_instance(scope, write).await;
+            if registers && std::mem::take(&mut self.state.lock().unwrap().lose_registration) {
+                return std::future::pending().await;
+            }
+            outcome
+        }))
     }
 
     fn write_ownership<'a>(
