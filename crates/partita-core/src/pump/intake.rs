@@ -71,6 +71,10 @@ impl Intake {
     /// The next events, without taking them, and a way to read on meanwhile.
     pub(super) fn batch(&mut self, size_max: usize) -> (&[Event], ReadAhead<'_>) {
         let room = self.room();
+        // The queue is a ring: where it wraps, a batch would come out short.
+        if self.queue.as_slices().0.len() < size_max.min(self.queue.len()) {
+            self.queue.make_contiguous();
+        }
         let (front, _) = self.queue.as_slices();
         let batch = &front[..front.len().min(size_max)];
         let reader = if room > 0 { self.reader.as_deref_mut() } else { None };

@@ -1,13 +1,13 @@
 //! Going elsewhere in a partition: by a handler's wish, or because the hub began anew.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use partita_core::model::{Position, SequenceNumber};
 use partita_core::processor::{Checkpoint, Operation};
 use partita_core::store::{MemoryStore, Resume};
 
-use crate::support::{Behaviour, Fault, Step, What, World, ms, partition, secs};
+use crate::support::{Behaviour, Fault, Step, TestStore, What, World, ms, partition, secs};
 
 fn at(sequence: i64) -> Position {
     Position::at_sequence(SequenceNumber(sequence))
@@ -134,15 +134,19 @@ async fn after_a_seek_back_a_call_that_fails_loses_nothing() {
 #[tokio::test(start_paused = true)]
 async fn after_a_seek_back_a_checkpoint_is_durable_only_when_it_is_written() {
     let world = World::new(1);
-    world.fill(20);
-    let sought = Arc::new(AtomicBool::new(false));
+    let way: Arc<OnceLock<TestStore>> = Arc::default();
+    let held = Arc::clone(&way);
     let behave: Behaviour = Arc::new(move |step, cx| {
-        let sought = Arc::clone(&sought);
+        let way = Arc::clone(&held);
         Box::pin(async move {
             if let Step::Events(events) = step {
                 let last = &events[events.len() - 1];
                 cx.checkpoint(last).await?;
-                if last.sequence_number().0 == 19 && !sought.swap(true, Ordering::Relaxed) {
+                if last.sequence_number().0 == 19
+                    && let Some(way) = way.get()
+                    && way.checkpoints_written().len() == 2
+                {
+                    way.set(Fault::NoCheckpoints);
                     cx.seek(at(0));
                 }
             }
@@ -150,8 +154,9 @@ async fn after_a_seek_back_a_checkpoint_is_durable_only_when_it_is_written() {
         })
     });
     let a = world.join_with("a", |b| b.checkpoint(Checkpoint::Manual), behave).await;
-    world.journal.sees(&partition(0), What::Handled((10..20).collect())).await;
-    a.store.set(Fault::NoCheckpoints);
+    a.owns(1).await;
+    way.set(a.store.clone()).ok().unwrap();
+    world.fill(20);
     let again =
         |e: &[crate::support::Entry]| e.iter().filter(|e| e.what == What::Began((0..10).collect())).count();
     world.journal.until("back at the start", |e| again(e) == 2).await;
