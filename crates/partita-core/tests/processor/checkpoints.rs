@@ -130,8 +130,11 @@ async fn checkpoints_asked_for_in_any_order_all_resolve_and_none_falls() {
             Ok(())
         })
     });
-    world.fill(10);
     let a = world.join_with("a", |b| b.checkpoint(Checkpoint::Manual), behave).await;
+    a.owns(1).await;
+    // So slow that they wait for one another.
+    a.store.set(Fault::Slow(ms(50)));
+    world.fill(10);
     world.journal.sees(&partition(0), What::Handled((0..10).collect())).await;
     assert_eq!(*outcomes.lock().unwrap(), [Ok(()); 4]);
     assert_eq!(world.checkpoint(&partition(0)).await, Some(9));

@@ -54,7 +54,7 @@ async fn a_seek_from_outside_a_call_is_done_at_once() {
     let behave: Behaviour = Arc::new(|step, cx| {
         if matches!(step, Step::Open) {
             tokio::spawn(async move {
-                tokio::time::sleep(secs(5)).await;
+                tokio::time::sleep(ms(5_500)).await;
                 cx.seek(at(5));
             });
         }
@@ -62,8 +62,11 @@ async fn a_seek_from_outside_a_call_is_done_at_once() {
     });
     let _a = world.join_with("a", |b| b, behave).await;
     world.handled().await;
+    let start = tokio::time::Instant::now();
     tokio::time::sleep(secs(6)).await;
     assert_eq!(world.journal.handled(&partition(0)), (0..10).chain(5..10).collect::<Vec<_>>());
+    let again = world.journal.entries().last().unwrap().at;
+    assert!(again - start < ms(5_550), "{:?}", again - start);
 }
 
 #[tokio::test(start_paused = true)]
