@@ -68,14 +68,27 @@ pub(crate) struct Target {
     pub(crate) resume: Resume,
     /// Whether the position may fall.
     pub(crate) seek: bool,
+    /// How often the pump had sought when this was asked for: a position from before a seek is worth nothing after it.
+    pub(crate) seeks: u64,
 }
 
 impl Target {
     /// Folds a newer target into one that has not been written yet.
     pub(crate) fn merge(held: Option<Target>, newer: Target) -> Target {
         match held {
-            Some(held) => Target { seek: newer.seek || held.seek, resume: newer.resume },
             None => newer,
+            Some(held) if newer.seeks < held.seeks => held,
+            Some(held) if newer.seeks > held.seeks => Target { seek: newer.seek || held.seek, ..newer },
+            Some(held) => {
+                let resume = match (held.resume, newer.resume) {
+                    // Asked for in another order than handled: the furthest includes the others.
+                    (Resume::After(held), Resume::After(newer)) if held.sequence > newer.sequence => {
+                        Resume::After(held)
+                    }
+                    (_, newer) => newer,
+                };
+                Target { resume, seek: newer.seek || held.seek, seeks: newer.seeks }
+            }
         }
     }
 }
@@ -147,6 +160,8 @@ pub(crate) enum Effect {
     Durable {
         partition: PartitionId,
         resume: Resume,
+        /// As in [`Target`].
+        seeks: u64,
     },
     /// The pump's last word has been dealt with; forget it.
     Closed {

@@ -35,6 +35,12 @@ impl Gate {
         self.shared.may_start(now)
     }
 
+    fn begin(&self, events: &[Event]) {
+        if let Some(last) = events.last() {
+            self.shared.set_delivered(last.sequence_number());
+        }
+    }
+
     #[inline]
     fn handled(&self, events: usize) {
         self.done.store(self.done() + events, Ordering::Relaxed);
@@ -95,34 +101,31 @@ pub(crate) trait Factory: Send + Sync + 'static {
     fn create(&self, partition: &PartitionId) -> Self::Handler;
 }
 
+// All of them async: a method that panics before it returns its future then panics where that is caught.
 impl<T: Handler> Deliver for T {
-    fn open(&mut self, cx: &Context) -> impl Future<Output = HandlerResult> + Send {
-        Handler::open(self, cx)
+    async fn open(&mut self, cx: &Context) -> HandlerResult {
+        Handler::open(self, cx).await
     }
 
     async fn deliver(&mut self, events: &[Event], cx: &Context, gate: &Gate) -> HandlerResult {
         if gate.may_start() {
+            gate.begin(events);
             self.events(events, cx).await?;
             gate.handled(events.len());
         }
         Ok(())
     }
 
-    fn error(
-        &mut self,
-        operation: Operation,
-        error: &BoxError,
-        cx: &Context,
-    ) -> impl Future<Output = ()> + Send {
-        Handler::error(self, operation, error, cx)
+    async fn error(&mut self, operation: Operation, error: &BoxError, cx: &Context) {
+        Handler::error(self, operation, error, cx).await;
     }
 
-    fn stopping(&mut self, reason: StopReason, cx: &Context) -> impl Future<Output = HandlerResult> + Send {
-        Handler::stopping(self, reason, cx)
+    async fn stopping(&mut self, reason: StopReason, cx: &Context) -> HandlerResult {
+        Handler::stopping(self, reason, cx).await
     }
 
-    fn revoked(&mut self, reason: RevokeReason, cx: &RevokedContext) -> impl Future<Output = ()> + Send {
-        Handler::revoked(self, reason, cx)
+    async fn revoked(&mut self, reason: RevokeReason, cx: &RevokedContext) {
+        Handler::revoked(self, reason, cx).await;
     }
 }
 
@@ -206,6 +209,7 @@ where
             if !gate.may_start() {
                 break;
             }
+            gate.begin(std::slice::from_ref(event));
             (self.0)(event.clone(), cx.clone()).await?;
             gate.handled(1);
         }

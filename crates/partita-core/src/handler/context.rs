@@ -60,6 +60,8 @@ impl Command {
 #[derive(Clone, Debug, Default)]
 struct Durable {
     last: Option<SequenceNumber>,
+    /// How often the pump has sought.
+    seeks: u64,
     /// Why there will be no more.
     closed: Option<Closed>,
 }
@@ -91,6 +93,8 @@ pub(crate) struct Shared {
     reports: mpsc::Sender<(PartitionId, Epoch, PumpEvent)>,
     /// The highest sequence number that the handler declared handled by a checkpoint.
     marked: AtomicI64,
+    /// The highest sequence number that the handler was given.
+    delivered: AtomicI64,
     seek: Mutex<Option<Position>>,
     pub(crate) last_enqueued: Mutex<Option<LastEnqueued>>,
     /// For the status: the last event handled, and how many were.
@@ -122,6 +126,7 @@ impl Shared {
             durable: watch::Sender::new(Durable::default()),
             reports,
             marked: AtomicI64::new(i64::MIN),
+            delivered: AtomicI64::new(i64::MIN),
             seek: Mutex::new(None),
             last_enqueued: Mutex::new(None),
             handled: AtomicI64::new(i64::MIN),
@@ -182,14 +187,42 @@ impl Shared {
         self.marked.load(Ordering::Acquire)
     }
 
+    pub(crate) fn ask_seek(&self, position: Position) {
+        *self.seek.lock().unwrap_or_else(PoisonError::into_inner) = Some(position);
+        self.changed.notify_one();
+    }
+
     pub(crate) fn take_seek(&self) -> Option<Position> {
         self.seek.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// A position reached the store.
-    pub(crate) fn set_durable(&self, resume: &Resume) {
+    /// Delivery goes on elsewhere: what was declared handled, delivered or durable says nothing about that. Tells how
+    /// often that has happened.
+    pub(crate) fn sought(&self) -> u64 {
+        self.marked.store(i64::MIN, Ordering::Release);
+        self.delivered.store(i64::MIN, Ordering::Release);
+        self.durable.send_modify(|durable| {
+            durable.last = None;
+            durable.seeks += 1;
+        });
+        self.durable.borrow().seeks
+    }
+
+    /// The handler is about to be given events up to this one.
+    pub(crate) fn set_delivered(&self, last: SequenceNumber) {
+        self.delivered.store(last.0, Ordering::Release);
+    }
+
+    /// A position reached the store that was asked for after so many seeks.
+    pub(crate) fn set_durable(&self, resume: &Resume, seeks: u64) {
         if let Resume::After(last) = resume {
-            self.durable.send_modify(|durable| durable.last = Some(last.sequence));
+            self.durable.send_if_modified(|durable| {
+                let current = durable.seeks == seeks;
+                if current {
+                    durable.last = Some(last.sequence);
+                }
+                current
+            });
         }
     }
 
@@ -273,23 +306,27 @@ impl Context {
     /// Requests are coalesced: what is written is the newest position. Positions never fall; see [`seek`](Self::seek).
     pub fn checkpoint(&self, event: &Event) -> CheckpointFuture {
         let position = event.position();
+        let seeks = self.shared.durable.borrow().seeks;
+        if position.sequence.0 > self.shared.delivered.load(Ordering::Acquire) {
+            return CheckpointFuture(Box::pin(async { Err(CheckpointError::NotDelivered) }));
+        }
         self.shared.marked.fetch_max(position.sequence.0, Ordering::AcqRel);
         let shared = Arc::clone(&self.shared);
         let sequence = position.sequence;
-        let request = PumpEvent::Checkpoint(Target { resume: Resume::After(position), seek: false });
+        let request = PumpEvent::Checkpoint(Target { resume: Resume::After(position), seek: false, seeks });
         let queued = shared.reports.try_send((shared.partition.clone(), shared.epoch, request));
         CheckpointFuture(Box::pin(async move {
             if let Err(mpsc::error::TrySendError::Full((_, _, request))) = queued {
                 shared.report(request).await;
             }
-            shared.until_durable(sequence).await
+            shared.until_durable(sequence, seeks).await
         }))
     }
 
     /// Goes back, or forward, to a position: once the current call has ended, delivery and checkpoint go on from
     /// there. The only way in which a checkpoint can fall.
     pub fn seek(&self, position: Position) {
-        *self.shared.seek.lock().unwrap_or_else(PoisonError::into_inner) = Some(position);
+        self.shared.ask_seek(position);
     }
 }
 
@@ -305,10 +342,13 @@ impl fmt::Debug for Context {
 }
 
 impl Shared {
-    async fn until_durable(&self, sequence: SequenceNumber) -> Result<(), CheckpointError> {
+    async fn until_durable(&self, sequence: SequenceNumber, seeks: u64) -> Result<(), CheckpointError> {
         let mut durable = self.durable.subscribe();
         loop {
             let now = durable.borrow_and_update().clone();
+            if now.seeks != seeks {
+                return Err(CheckpointError::Sought);
+            }
             if now.last.is_some_and(|last| last >= sequence) {
                 return Ok(());
             }
@@ -352,6 +392,12 @@ pub enum CheckpointError {
     /// The partition was handed over at a lower position than this.
     #[error("not checkpointed: the partition has been passed on")]
     PassedOn,
+    /// The position was moved by a seek since.
+    #[error("not checkpointed: a seek has moved the position since")]
+    Sought,
+    /// The event was not delivered here: it is another partition's, or from before a seek.
+    #[error("not checkpointed: the event was not delivered to this handler since it was opened or sought")]
+    NotDelivered,
     /// The processor is gone.
     #[error("not checkpointed: the processor has stopped")]
     Stopped,

@@ -62,6 +62,8 @@ struct RunLoop<F> {
     reports: mpsc::Receiver<(PartitionId, Epoch, PumpEvent)>,
     reports_sender: mpsc::Sender<(PartitionId, Epoch, PumpEvent)>,
     requests: mpsc::Receiver<Request>,
+    /// A stop was asked for: there is nothing more to ask.
+    stopping: bool,
     starting: Option<oneshot::Sender<Result<(), StartError>>>,
     ended: watch::Sender<Option<Vec<String>>>,
     abandoned: Arc<AtomicBool>,
@@ -124,6 +126,7 @@ pub(super) async fn start<F: Factory>(
         reports,
         reports_sender,
         requests,
+        stopping: false,
         starting: Some(starting),
         ended,
         abandoned: Arc::clone(&abandoned),
@@ -176,9 +179,12 @@ impl<F: Factory> RunLoop<F> {
         }
         tokio::select! {
             biased;
-            request = self.requests.recv() => match request {
-                // A handle that is gone wants the same as one that asks.
-                Some(Request::Stop) | None => Input::Stop,
+            request = self.requests.recv(), if !self.stopping => match request {
+                // A handle that is gone wants the same as one that asks. It would say so for ever.
+                Some(Request::Stop) | None => {
+                    self.stopping = true;
+                    Input::Stop
+                }
             },
             Some(Answered { id, answer }) = self.calls.next() => Input::Answer(id, answer),
             Some((partition, epoch, event)) = self.reports.recv() => Input::Pump(partition, epoch, event),
@@ -191,7 +197,7 @@ impl<F: Factory> RunLoop<F> {
                 self.discovery_due = self.now() + self.pump_config.options.discovery_interval;
                 match described {
                     Ok(hub) => {
-                        self.hub = hub.clone();
+                        self.on_described(&hub);
                         Input::Hub(hub)
                     }
                     Err(error) => {
@@ -204,6 +210,27 @@ impl<F: Factory> RunLoop<F> {
             }
             () = tokio::time::sleep(due.since(now)) => Input::Time,
         }
+    }
+
+    /// A hub that was reset has other events at the places where its readers are: they start over.
+    fn on_described(&mut self, hub: &HubDescription) {
+        let was_reset = matches!((&self.hub.stream, &hub.stream), (Some(then), Some(now)) if then != now);
+        self.hub = hub.clone();
+        if was_reset {
+            for (partition, pump) in &self.pumps {
+                self.report_reset(partition);
+                pump.ask_seek(Position::Earliest);
+            }
+        }
+    }
+
+    fn report_reset(&self, partition: &PartitionId) {
+        let error = "the hub was reset since the last checkpoint: starting at its earliest event";
+        self.pump_config.reporter.report(ErrorReport {
+            partition: Some(partition.clone()),
+            operation: Operation::OpenReader,
+            error: error.into(),
+        });
     }
 
     /// Waits for changes since the latest view; once per view.
@@ -253,12 +280,12 @@ impl<F: Factory> RunLoop<F> {
                     pump.close(Closed::Lost);
                 });
             }
-            Effect::Durable { partition, resume } => {
+            Effect::Durable { partition, resume, seeks } => {
                 if let crate::store::Resume::After(last) = &resume {
                     tracing::debug!(%partition, %last, "checkpoint is durable");
                     self.pump_config.hooks.checkpointed(&partition, last.sequence);
                 }
-                self.pump(&partition, |pump| pump.set_durable(&resume));
+                self.pump(&partition, |pump| pump.set_durable(&resume, seeks));
             }
             Effect::Closed { partition, moved } => self.close(&partition, moved),
             Effect::Moved(moved) => {
@@ -361,12 +388,7 @@ impl<F: Factory> RunLoop<F> {
         };
         match (&checkpoint.stream, &self.hub.stream) {
             (Some(then), Some(now)) if then != now => {
-                let error = "the hub was reset since the last checkpoint: starting at its earliest event";
-                self.pump_config.reporter.report(ErrorReport {
-                    partition: Some(partition.clone()),
-                    operation: Operation::OpenReader,
-                    error: error.into(),
-                });
+                self.report_reset(partition);
                 Position::Earliest
             }
             _ => resume.position(),

@@ -15,10 +15,12 @@ pub(super) struct Intake {
     heard: bool,
     events_max: usize,
     bytes_max: usize,
+    /// How large the largest event of the last read was; before the first, a guess that asks for a batch.
+    event_bytes: usize,
 }
 
 impl Intake {
-    pub(super) fn new(events_max: usize, bytes_max: usize) -> Self {
+    pub(super) fn new(events_max: usize, bytes_max: usize, batch_size: usize) -> Self {
         Self {
             reader: None,
             queue: VecDeque::new(),
@@ -27,6 +29,16 @@ impl Intake {
             heard: false,
             events_max,
             bytes_max,
+            event_bytes: (bytes_max / batch_size).max(1),
+        }
+    }
+
+    /// How many events to ask for: a reader counts events only, so bytes are foretold by those of the last read.
+    fn room(&self) -> usize {
+        let events = self.events_max.saturating_sub(self.queue.len());
+        match self.bytes_max.saturating_sub(self.queue_bytes) {
+            0 => 0,
+            bytes => events.min((bytes / self.event_bytes).max(1)),
         }
     }
 
@@ -66,12 +78,15 @@ impl Intake {
 
     /// The next events, without taking them, and a way to read on meanwhile.
     pub(super) fn batch(&mut self, size_max: usize) -> (&[Event], ReadAhead<'_>) {
-        let room_events = self.events_max.saturating_sub(self.queue.len());
-        let has_room = room_events > 0 && self.queue_bytes < self.bytes_max;
+        let room = self.room();
+        // The queue is a ring: where it wraps, a batch would come out short.
+        if self.queue.as_slices().0.len() < size_max.min(self.queue.len()) {
+            self.queue.make_contiguous();
+        }
         let (front, _) = self.queue.as_slices();
         let batch = &front[..front.len().min(size_max)];
-        let reader = if has_room { self.reader.as_deref_mut() } else { None };
-        (batch, ReadAhead { reader, arrived: &mut self.arrived, events_max: room_events })
+        let reader = if room > 0 { self.reader.as_deref_mut() } else { None };
+        (batch, ReadAhead { reader, arrived: &mut self.arrived, events_max: room })
     }
 
     /// Forgets the first events: they were handled. Tells how many bytes they held.
@@ -85,8 +100,8 @@ impl Intake {
     /// Waits for events and queues them. Dropping the future loses none.
     pub(super) async fn read(&mut self) -> Result<(), SourceError> {
         self.settle();
-        let room = self.events_max.saturating_sub(self.queue.len());
-        if room == 0 || self.queue_bytes >= self.bytes_max {
+        let room = self.room();
+        if room == 0 {
             return Ok(());
         }
         let Some(reader) = &mut self.reader else { return Ok(()) };
@@ -99,7 +114,11 @@ impl Intake {
     pub(super) fn settle(&mut self) {
         if !self.arrived.is_empty() {
             self.heard = true;
-            self.queue_bytes += self.arrived.iter().map(Event::size).sum::<usize>();
+            self.event_bytes = 0;
+            for size in self.arrived.iter().map(Event::size) {
+                self.queue_bytes += size;
+                self.event_bytes = self.event_bytes.max(size);
+            }
             self.queue.extend(self.arrived.drain(..));
         }
     }

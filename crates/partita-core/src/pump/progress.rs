@@ -10,6 +10,8 @@ pub(super) struct Progress {
     /// Where a new reader starts.
     resume: Position,
     last: Option<StreamPosition>,
+    /// How often the pump has sought.
+    seeks: u64,
     /// Handled since the last request for a checkpoint.
     uncheckpointed: u64,
     /// When the first of those was handled.
@@ -18,7 +20,7 @@ pub(super) struct Progress {
 
 impl Progress {
     pub(super) fn new(policy: Checkpoint, resume: Position) -> Self {
-        Self { policy, resume, last: None, uncheckpointed: 0, since: Tick(0) }
+        Self { policy, resume, last: None, seeks: 0, uncheckpointed: 0, since: Tick(0) }
     }
 
     pub(super) fn resume(&self) -> &Position {
@@ -40,12 +42,13 @@ impl Progress {
         self.last = Some(last.position());
     }
 
-    /// Goes on from somewhere else.
-    pub(super) fn sought(&mut self, position: Position) -> Target {
+    /// Goes on from somewhere else, after so many seeks.
+    pub(super) fn sought(&mut self, position: Position, seeks: u64) -> Target {
+        self.seeks = seeks;
         self.resume = position.clone();
         self.last = None;
         self.uncheckpointed = 0;
-        Target { resume: Resume::At(position), seek: true }
+        Target { resume: Resume::At(position), seek: true, seeks }
     }
 
     /// When the next checkpoint is due by time, if one is.
@@ -80,6 +83,6 @@ impl Progress {
 
     fn target(&self) -> Option<Target> {
         let last = self.last.clone()?;
-        Some(Target { resume: Resume::After(last), seek: false })
+        Some(Target { resume: Resume::After(last), seek: false, seeks: self.seeks })
     }
 }

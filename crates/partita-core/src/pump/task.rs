@@ -56,6 +56,8 @@ pub(crate) struct Pump<F> {
     cut_off: bool,
     /// When the partition's end was last passed on.
     end_noted: Tick,
+    /// Since when there has been no event and no call.
+    quiet_since: Tick,
 }
 
 impl<F: Factory> Pump<F> {
@@ -64,12 +66,13 @@ impl<F: Factory> Pump<F> {
         Self {
             cx: Context::new(Arc::clone(&shared)),
             gate: Gate::new(Arc::clone(&shared), Arc::clone(&config.runtime)),
-            intake: Intake::new(options.prefetch_events, options.prefetch_bytes),
+            intake: Intake::new(options.prefetch_events, options.prefetch_bytes, options.batch_size),
             progress: Progress::new(options.checkpoint, from),
             failed_calls: 0,
             failed_reads: 0,
             cut_off: false,
             end_noted: Tick(0),
+            quiet_since: Tick(0),
             config,
             factory,
             shared,
@@ -178,6 +181,7 @@ impl<F: Factory> Pump<F> {
                 continue;
             }
             if !self.intake.is_empty() {
+                self.failed_reads = 0;
                 self.note_end(now);
                 if self.deliver(handler).await.is_break() {
                     return End::GiveUp;
@@ -213,6 +217,7 @@ impl<F: Factory> Pump<F> {
     /// Takes the handled events off the queue: those that the gate counted and those that the handler checkpointed.
     fn settle_batch(&mut self, size: usize) -> usize {
         let now = self.now();
+        self.quiet_since = now;
         let marked = self.shared.marked();
         let (batch, _) = self.intake.batch(size);
         let checkpointed = batch.iter().take_while(|event| event.sequence_number().0 <= marked).count();
@@ -277,7 +282,10 @@ impl<F: Factory> Pump<F> {
         let source = Arc::clone(&self.config.source);
         match self.unless_stopped(source.open(request)).await {
             None => {}
-            Some(Ok(reader)) => self.intake.attach(reader),
+            Some(Ok(reader)) => {
+                self.intake.attach(reader);
+                self.quiet_since = self.now();
+            }
             Some(Err(error)) => return self.on_read_error(handler, Operation::OpenReader, error).await,
         }
         std::ops::ControlFlow::Continue(())
@@ -309,7 +317,7 @@ impl<F: Factory> Pump<F> {
 
     async fn seek(&mut self, position: Position) {
         self.intake.detach();
-        let target = self.progress.sought(position);
+        let target = self.progress.sought(position, self.shared.sought());
         self.shared.report(PumpEvent::Checkpoint(target)).await;
     }
 
@@ -319,11 +327,10 @@ impl<F: Factory> Pump<F> {
         let now = self.now();
         self.checkpoint_if_due(now);
         let options = &self.config.options;
-        let mut wait = self.progress.due().map(|due| due.since(now));
-        if options.call_on_empty {
-            wait = Some(wait.map_or(options.max_wait, |wait| wait.min(options.max_wait)));
-        }
-        let timed_out = {
+        // Counted from the last event or call, not from here: renewed leases wake this up, too.
+        let empty_at = options.call_on_empty.then(|| self.quiet_since + options.max_wait);
+        let wait = self.progress.due().into_iter().chain(empty_at).min().map(|at| at.since(now));
+        {
             let read = pin!(self.intake.read());
             let changed = pin!(self.shared.changed.notified());
             let quiet = pin!(async {
@@ -332,23 +339,18 @@ impl<F: Factory> Pump<F> {
                     None => std::future::pending().await,
                 }
             });
-            match select(select(changed, read), quiet).await {
-                Either::Left((Either::Left(_), _)) => false,
-                Either::Left((Either::Right((result, _)), _)) => {
-                    result?;
-                    self.failed_reads = 0;
-                    false
-                }
-                Either::Right(_) => true,
+            if let Either::Left((Either::Right((result, _)), _)) = select(select(changed, read), quiet).await
+            {
+                result?;
             }
-        };
-        let empty_call = timed_out && self.config.options.call_on_empty;
-        if empty_call && self.now().since(now) >= self.config.options.max_wait {
+        }
+        if self.intake.is_empty() && empty_at.is_some_and(|at| self.now() >= at) {
             let called = call(&self.shared, handler.deliver(&[], &self.cx, &self.gate)).await;
             if let Some(error) = called.failure() {
                 let _ = call(&self.shared, handler.error(Operation::HandlerEvents, &error, &self.cx)).await;
                 self.report(Operation::HandlerEvents, error);
             }
+            self.quiet_since = self.now();
         }
         Ok(())
     }
@@ -382,7 +384,11 @@ impl<F: Factory> Pump<F> {
         if let Some(error) = called.and_then(Called::failure) {
             self.report(Operation::HandlerStopping, error);
         }
-        let last = self.progress.at_end();
+        let last = match self.shared.take_seek() {
+            // Asked for in the last call: the next owner does it.
+            Some(position) => Some(self.progress.sought(position, self.shared.sought())),
+            None => self.progress.at_end(),
+        };
         self.shared.report(PumpEvent::Drained { last, cancelled: self.cut_off, give_up }).await;
     }
 
@@ -415,8 +421,18 @@ impl<F: Factory> Pump<F> {
         }
     }
 
+    /// Waits; what was handled before is checkpointed meanwhile.
     async fn pause(&mut self, pause: Duration) {
-        self.unless_stopped(tokio::time::sleep(pause)).await;
+        let end = self.now() + pause;
+        loop {
+            self.checkpoint_if_due(self.gate.now());
+            let now = self.now();
+            let wake = self.progress.due().filter(|due| *due > now).map_or(end, |due| due.min(end));
+            let slept = self.unless_stopped(tokio::time::sleep(wake.since(now))).await;
+            if slept.is_none() || wake == end {
+                return;
+            }
+        }
     }
 
     /// Awaits something as long as the pump may go on.

@@ -1,5 +1,6 @@
 //! Positions on their way to the store: one write at a time per partition, the newest position wins.
 
+use super::partition::Pump;
 use super::{Native, Purpose, Timer};
 use crate::coordination::{Effect, RevokeReason, StoreCall, Target};
 use crate::model::{Epoch, PartitionId, Tick};
@@ -10,6 +11,8 @@ use crate::store::{CheckpointOutcome, CheckpointWrite, Resume, StoreError};
 pub(super) struct Checkpoints {
     /// What the store has confirmed.
     pub(super) durable: Option<Resume>,
+    /// How often the pump had sought when the newest target was asked for.
+    pub(super) seeks: u64,
     wanted: Option<Target>,
     writing: Option<Target>,
     retry_at: Tick,
@@ -44,9 +47,12 @@ impl Native {
         out: &mut Vec<Effect>,
     ) {
         let Some(slot) = self.slots.get_mut(partition) else { return };
-        if !slot.has_pump() {
+        // A revoked pump writes nothing more, and a position from before a seek must not undo it.
+        let current = target.seeks >= slot.checkpoint.seeks;
+        if !matches!(slot.pump, Pump::Open | Pump::Draining { .. }) || !current {
             return;
         }
+        slot.checkpoint.seeks = target.seeks;
         let held = slot.checkpoint.wanted.take();
         slot.checkpoint.wanted = Some(Target::merge(held, target));
         self.write_checkpoint_if_due(now, partition, out);
@@ -105,15 +111,16 @@ impl Native {
         out: &mut Vec<Effect>,
     ) {
         let Some(slot) = self.slots.get_mut(partition) else { return };
-        if slot.epoch != epoch || slot.checkpoint.writing.take().is_none() {
+        if slot.epoch != epoch {
             return;
         }
+        let Some(Target { seeks, .. }) = slot.checkpoint.writing.take() else { return };
         slot.checkpoint.failures = 0;
         match outcome {
             CheckpointOutcome::Applied(record) | CheckpointOutcome::Behind(record) => {
                 slot.checkpoint.durable = record.resume.clone();
                 if let Some(resume) = record.resume {
-                    out.push(Effect::Durable { partition: partition.clone(), resume });
+                    out.push(Effect::Durable { partition: partition.clone(), resume, seeks });
                 }
                 self.drive(now, partition, out);
             }

@@ -151,6 +151,12 @@ impl Native {
         self.group.failures = 0;
         self.group.last_took = now.since(sent);
         let again = std::mem::take(&mut self.group.again);
+        let me = view.instances.iter().find(|seen| seen.record.incarnation == self.me.incarnation);
+        if self.life == Life::Running && me.is_some_and(|seen| !is_live(seen.record.state)) {
+            // Nothing else in it matters to this incarnation.
+            self.buried(now, out);
+            return;
+        }
         self.watch(now, &view, out);
         self.group.latest = Some(Seen { sent, view });
         self.count_members(now);

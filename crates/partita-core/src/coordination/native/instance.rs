@@ -99,9 +99,14 @@ impl Native {
         self.me.busy = false;
         match outcome {
             InstanceOutcome::Applied(seen) => self.join(now, sent, seen, out),
-            // The answer to an earlier try was lost: nobody else knows this incarnation.
+            // The answer to an earlier try was lost: nobody else knows this incarnation. The record's age counts
+            // from that try, so the lease has to begin with a heartbeat.
             InstanceOutcome::Refused(Some(seen)) if is_live(seen.record.state) => {
-                self.join(now, sent, seen, out);
+                self.life = if self.life == Life::Joining { Life::Running } else { self.life };
+                out.push(Effect::Registered);
+                self.me.version = Some(seen.version);
+                self.me.beat = seen.record.beat;
+                self.beat_now(now, out);
             }
             InstanceOutcome::Refused(_) => {
                 self.me = Me::new(&self.config.id, &mut self.rng);
@@ -202,7 +207,7 @@ impl Native {
     }
 
     /// Others have declared this incarnation dead: whatever it owned may be somebody else's by now.
-    fn buried(&mut self, now: Tick, out: &mut Vec<Effect>) {
+    pub(super) fn buried(&mut self, now: Tick, out: &mut Vec<Effect>) {
         Self::report(
             None,
             Operation::Heartbeat,

@@ -350,9 +350,16 @@ impl Native {
             }
             OwnershipOutcome::Fenced(record) => {
                 slot.highest = slot.highest.max(record.epoch);
+                let last = slot.checkpoint.last.take();
+                let drained = matches!(slot.pump, Pump::Drained { .. });
+                if drained && last.is_some() && record.epoch == slot.epoch {
+                    // Still sealed by us: only already past the last position. Pass the partition on without it.
+                    slot.checkpoint.durable = record.resume;
+                    self.drive(now, partition, out);
+                    return;
+                }
                 // The checkpoint has a newer owner than we know of; the pump's last position cannot be written.
-                slot.checkpoint.last = None;
-                if matches!(slot.pump, Pump::Drained { .. }) {
+                if drained {
                     self.close(partition, None, out);
                 }
                 self.look(now, out);
@@ -372,7 +379,8 @@ impl Native {
         if let (Some(slot), Some(record)) = (self.slots.get_mut(partition), &checkpoint) {
             slot.checkpoint.durable = record.resume.clone();
             if let (Pump::Drained { .. }, Some(resume)) = (&slot.pump, &record.resume) {
-                out.push(Effect::Durable { partition: partition.clone(), resume: resume.clone() });
+                let seeks = slot.checkpoint.seeks;
+                out.push(Effect::Durable { partition: partition.clone(), resume: resume.clone(), seeks });
             }
         }
         match kind {
@@ -539,6 +547,11 @@ impl Native {
             *deadline = at;
             *cut = None;
             self.timer(at, Timer::Slot(partition.clone()));
+            if let Life::Stopping { deadline } = &mut self.life {
+                *deadline = (*deadline).max(at + self.config.timing.ttl());
+                let deadline = *deadline;
+                self.timer(deadline, Timer::Stop);
+            }
         }
     }
 

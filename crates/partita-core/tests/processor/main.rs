@@ -1,0 +1,10 @@
+//! The processor's promises beyond the documents: whole processors on the memory store and the memory hub.
+
+mod checkpoints;
+mod faults;
+mod handlers;
+mod moves;
+mod options;
+mod seeks;
+#[path = "../support/mod.rs"]
+mod support;
