@@ -52,7 +52,9 @@ impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Crash { instance, restart: None } => write!(f, "crash {instance}"),
-            Self::Crash { instance, restart: Some(after) } => write!(f, "crash {instance}, restart after {after:?}"),
+            Self::Crash { instance, restart: Some(after) } => {
+                write!(f, "crash {instance}, restart after {after:?}")
+            }
             Self::Freeze { instance, time } => write!(f, "freeze {instance} for {time:?}"),
             Self::Join => f.write_str("join"),
             Self::Leave { instance } => write!(f, "leave {instance}"),

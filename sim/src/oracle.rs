@@ -9,8 +9,8 @@ use std::time::Duration;
 use partita_core::coordination::Timing;
 use partita_core::model::{Epoch, Event, Incarnation, InstanceId, PartitionId, StreamPosition};
 use partita_core::store::{
-    CheckpointOutcome, CheckpointRecord, CheckpointWrite, InstanceOutcome, InstanceState, InstanceWrite, MoveReason,
-    Op, Ownership, OwnershipOutcome, OwnershipWrite, Resume,
+    CheckpointOutcome, CheckpointRecord, CheckpointWrite, InstanceOutcome, InstanceState, InstanceWrite,
+    MoveReason, Op, Ownership, OwnershipOutcome, OwnershipWrite, Resume,
 };
 use tokio::time::Instant;
 
@@ -255,7 +255,12 @@ impl Oracle {
     }
 
     /// A reply arrived at the instance.
-    pub(crate) fn instance_answered(&mut self, write: &InstanceWrite, outcome: &InstanceOutcome, sent: Instant) {
+    pub(crate) fn instance_answered(
+        &mut self,
+        write: &InstanceWrite,
+        outcome: &InstanceOutcome,
+        sent: Instant,
+    ) {
         let own = matches!(write, InstanceWrite::Register(_) | InstanceWrite::Beat { .. });
         if own && matches!(outcome, InstanceOutcome::Applied(_)) {
             self.acknowledged.insert(write.incarnation().clone(), sent);
@@ -273,7 +278,10 @@ impl Oracle {
             self.last_move = Instant::now();
             let name = |who: &Option<Incarnation>| who.as_ref().map_or("-".to_owned(), ToString::to_string);
             let (from, to) = (name(&old_owner), name(&ownership.owner));
-            self.note(format_args!("move {partition} {from} > {to} {} {}", ownership.epoch, ownership.reason));
+            self.note(format_args!(
+                "move {partition} {from} > {to} {} {}",
+                ownership.epoch, ownership.reason
+            ));
             let counter = match ownership.reason {
                 MoveReason::Claimed => &mut self.counts.claims,
                 MoveReason::HandedOff => &mut self.counts.handoffs,
@@ -294,16 +302,21 @@ impl Oracle {
             let next = ownership.next.as_ref().map_or("-".to_owned(), ToString::to_string);
             self.note(format_args!("next {partition} {next} {} by {by}", ownership.epoch));
             self.counts.retakes += u64::from(ownership.epoch > old_epoch);
-            self.require(ownership.epoch >= old_epoch, || format!("5: the epoch of partition {partition} fell"));
+            self.require(ownership.epoch >= old_epoch, || {
+                format!("5: the epoch of partition {partition} fell")
+            });
         }
         self.ownerships.insert(partition.clone(), ownership.clone());
-        let passed_on = matches!(ownership.reason, MoveReason::HandedOff | MoveReason::Stolen | MoveReason::Released);
+        let passed_on =
+            matches!(ownership.reason, MoveReason::HandedOff | MoveReason::Stolen | MoveReason::Released);
         let passed_on = passed_on && ownership.owner != old_owner;
         if let (Some(record), Some(part)) = (checkpoint, &write.checkpoint) {
             if let Some((epoch, last, _)) = &part.last {
                 // The last checkpoint of the former owner is part of the step: judged by the former record.
                 let owner = old_owner.as_ref() == Some(by) && old_epoch == *epoch;
-                self.require(owner, || format!("3: {by} checkpointed partition {partition} without owning it"));
+                self.require(owner, || {
+                    format!("3: {by} checkpointed partition {partition} without owning it")
+                });
                 self.check_position(partition, last);
             }
             self.checkpoints.insert(partition.clone(), record.clone());
@@ -316,7 +329,9 @@ impl Oracle {
     /// An owner that passes a partition on has no call running, and its checkpoint covers all that it handled.
     fn check_passed_on(&mut self, partition: &PartitionId, epoch: Epoch) {
         let running = self.calls.values().any(|call| call.partition == *partition && call.epoch == epoch);
-        self.require(!running, || format!("12: partition {partition} was passed on while a call was running"));
+        self.require(!running, || {
+            format!("12: partition {partition} was passed on while a call was running")
+        });
         let handled = self.handled_last.get(partition).filter(|(at, _)| *at == epoch).map(|(_, last)| *last);
         let covered = match self.checkpoints.get(partition).and_then(|record| record.resume.as_ref()) {
             Some(Resume::After(last)) => last.sequence.0,
@@ -365,7 +380,9 @@ impl Oracle {
         } else {
             let highest = self.highest_opened.get(partition).copied().unwrap_or_default();
             self.require(epoch >= highest, || {
-                format!("3: a checkpoint of partition {partition} at epoch {epoch} after {highest} was opened")
+                format!(
+                    "3: a checkpoint of partition {partition} at epoch {epoch} after {highest} was opened"
+                )
             });
         }
     }
@@ -421,18 +438,22 @@ impl Oracle {
         self.note(format_args!("call {instance} {partition} {epoch} {first}..={last}"));
         self.counts.calls += 1;
         let owner = self.ownerships.get(partition);
-        let owns = owner
-            .is_some_and(|o| o.owner.as_ref().is_some_and(|owner| owner.id() == instance) && o.epoch == epoch);
+        let owns = owner.is_some_and(|o| {
+            o.owner.as_ref().is_some_and(|owner| owner.id() == instance) && o.epoch == epoch
+        });
         let record = owner.map(|o| format!("{:?} at {}", o.owner, o.epoch)).unwrap_or_default();
         self.require(owns, || {
-            format!("1: {instance} starts a call on partition {partition} at epoch {epoch}; the owner is {record}")
+            format!(
+                "1: {instance} starts a call on partition {partition} at epoch {epoch}; the owner is {record}"
+            )
         });
         let other = self.calls.values().find(|call| call.partition == *partition && !call.was_frozen);
         let other = other.map(|call| call.instance.clone());
         self.require(other.is_none(), || {
             format!("2: a call of {instance} on partition {partition} overlaps one of {other:?}")
         });
-        let in_order = events.windows(2).all(|pair| pair[1].sequence_number().0 == pair[0].sequence_number().0 + 1);
+        let in_order =
+            events.windows(2).all(|pair| pair[1].sequence_number().0 == pair[0].sequence_number().0 + 1);
         self.require(in_order, || format!("events of partition {partition} are out of order or have gaps"));
         self.next_call += 1;
         let call = Call {
@@ -508,7 +529,10 @@ impl Oracle {
                 return Some(format!("{next} waits for partition {partition}"));
             }
             if self.open.get(&(owner.id().clone(), partition.clone())) != Some(&ownership.epoch) {
-                return Some(format!("{owner} has not opened partition {partition} at epoch {}", ownership.epoch));
+                return Some(format!(
+                    "{owner} has not opened partition {partition} at epoch {}",
+                    ownership.epoch
+                ));
             }
             *counts.entry(owner.id()).or_default() += 1;
         }

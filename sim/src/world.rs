@@ -246,8 +246,7 @@ impl<'a> Fleet<'a> {
         let name = InstanceId::new(format!("i{}", self.names));
         let setup = &self.world.plan.setup;
         let process = Process::new(self.start, self.rng.u64(..));
-        let (link, cut_until) =
-            Link::new(self.store.clone(), Arc::clone(&self.weather), self.oracle.clone());
+        let (link, cut_until) = Link::new(self.store.clone(), Arc::clone(&self.weather), self.oracle.clone());
         let (oracle, handler_setup) = (self.oracle.clone(), setup.clone());
         let handler_seed = self.rng.u64(..);
         let pace = match setup.pace.and_then(std::num::NonZeroUsize::new) {

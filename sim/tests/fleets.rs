@@ -27,6 +27,7 @@ fn run_all(worlds: impl Iterator<Item = World>, how: &str) -> (Counts, Vec<Repor
 }
 
 #[test]
+#[allow(clippy::print_stdout)] // What happened belongs in the test's log.
 fn the_invariants_hold_and_the_fleet_heals_whatever_happens() {
     let (counts, reports) = run_all(seeds(150, 10_000).map(World::seeded), "");
     println!("{} seeds: {counts:#?}", reports.len());
@@ -69,7 +70,10 @@ fn a_store_outage_of_any_length_moves_nothing() {
         let quiet = Plan { setup: setup.clone(), faults: Vec::new(), calm_at };
         let moves = |plan: Plan| {
             let (counts, _) = run_all(std::iter::once(World::with_plan(seed, plan)), "");
-            (counts.claims + counts.handoffs + counts.steals + counts.takeovers + counts.releases, counts.burials)
+            (
+                counts.claims + counts.handoffs + counts.steals + counts.takeovers + counts.releases,
+                counts.burials,
+            )
         };
         let (without, with) = (moves(quiet), moves(Plan { setup, faults, calm_at }));
         assert_eq!(without, with, "an outage of {seconds} s moved something");

@@ -18,8 +18,8 @@ pub(crate) trait Coordination: Send {
     /// When [`Input::Time`] is next due.
     fn deadline(&self) -> Option<Tick>;
 
-    /// The incarnation that takes part, and the cursor of its last view: what a wait for changes needs.
-    fn listens_as(&self) -> Option<(&Incarnation, u64)>;
+    /// The incarnation that takes part, and its last view's cursor and time: what a wait for changes needs.
+    fn listens_as(&self) -> Option<(&Incarnation, u64, Tick)>;
 
     /// What can be seen from outside.
     fn view(&self) -> CoordinationView<'_>;

@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use super::context::Shared;
 use super::{Context, Handler, HandlerResult, RevokedContext};
@@ -10,6 +11,10 @@ use crate::coordination::{RevokeReason, StopReason};
 use crate::model::{Event, PartitionId, Tick};
 use crate::processor::{Operation, Runtime};
 use crate::store::BoxError;
+
+/// How long a handler of single events goes through a batch before what it handled is accounted for: otherwise a slow
+/// one would hold up its checkpoints for a whole batch.
+const SLICE: Duration = Duration::from_millis(100);
 
 /// Asked before every call of user code (rule 1 of the protocol), and told how far it came.
 pub(crate) struct Gate {
@@ -25,12 +30,15 @@ impl Gate {
         Self { shared, runtime, done: AtomicUsize::new(0), started: AtomicU64::new(0) }
     }
 
-    /// Whether a call may start at this moment: the lease is valid, and nobody wants us to stop.
+    /// Whether a call may start at this moment: the lease is valid, nobody wants us to stop, and the batch has not
+    /// gone on for long.
     #[inline]
     pub(crate) fn may_start(&self) -> bool {
         let now = self.runtime.now();
         if self.done() == 0 {
             self.started.store(now.0, Ordering::Relaxed);
+        } else if now.since(self.started()) >= SLICE {
+            return false;
         }
         self.shared.may_start(now)
     }

@@ -136,6 +136,11 @@ pub enum ConfigError {
     /// Calls without events, for a handler that takes one event at a time.
     #[error("call_on_empty needs on_batch or a full handler: on_event has no event to pass")]
     EmptyCallOnEvent,
+    /// Automatic checkpoints that never come.
+    #[error(
+        "checkpoints need a number of events or a time: use Checkpoint::every, Checkpoint::after or Checkpoint::Manual"
+    )]
+    NeverCheckpoints,
     /// A retry whose first pause is longer than its longest.
     #[error("the first retry pause {first:?} is longer than the longest {longest:?}")]
     RetryPauses {

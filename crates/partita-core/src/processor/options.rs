@@ -113,6 +113,9 @@ impl Options {
         if let Some((option, _)) = times.into_iter().find(|(_, time)| time.is_zero()) {
             return Err(ConfigError::ZeroTime { option });
         }
+        if self.checkpoint == (Checkpoint::Auto { events: None, after: None }) {
+            return Err(ConfigError::NeverCheckpoints);
+        }
         if self.batch_size > self.prefetch_events {
             return Err(ConfigError::BatchOverPrefetch {
                 batch_size: self.batch_size,

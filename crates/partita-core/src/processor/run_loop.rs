@@ -20,9 +20,9 @@ use crate::coordination::{
 };
 use crate::handler::{Closed, Command, Factory, Shared};
 use crate::model::{Epoch, Incarnation, InstanceId, PartitionId, Position, Scope, Tick, Timestamp};
-use crate::pump::{Pump, PumpConfig};
+use crate::pump::{Pump, PumpConfig, Start};
 use crate::source::{EventSource, HubDescription, SourceError};
-use crate::store::{CheckpointRecord, CheckpointStore, MoveReason, StoreError};
+use crate::store::{CheckpointRecord, CheckpointStore, MoveReason, Resume, StoreError};
 
 /// How many reports of pumps may wait for the loop.
 const REPORTS_WAITING_MAX: usize = 1_024;
@@ -56,7 +56,7 @@ struct RunLoop<F> {
     calls: FuturesUnordered<BoxFuture<'static, Answered>>,
     /// Completes when the store says that something changed since the view it was made for.
     changed: Option<BoxFuture<'static, ()>>,
-    listening: Option<(Incarnation, u64)>,
+    listening: Option<(Incarnation, u64, Tick)>,
     discovery: Option<BoxFuture<'static, Result<HubDescription, SourceError>>>,
     discovery_due: Tick,
     reports: mpsc::Receiver<(PartitionId, Epoch, PumpEvent)>,
@@ -235,12 +235,13 @@ impl<F: Factory> RunLoop<F> {
 
     /// Waits for changes since the latest view; once per view.
     fn listen(&mut self) {
-        let listening = self.core.listens_as().map(|(me, cursor)| (me.clone(), cursor));
+        let listening = self.core.listens_as().map(|(me, cursor, sent)| (me.clone(), cursor, sent));
         if listening == self.listening {
             return;
         }
+        self.board.touch();
         self.listening.clone_from(&listening);
-        self.changed = listening.map(|(me, cursor)| {
+        self.changed = listening.map(|(me, cursor, _)| {
             let (store, scope) = (Arc::clone(&self.store), Arc::clone(&self.scope));
             let changed: BoxFuture<'static, ()> =
                 Box::pin(async move { store.changed(&scope, &me, cursor).await });
@@ -281,7 +282,7 @@ impl<F: Factory> RunLoop<F> {
                 });
             }
             Effect::Durable { partition, resume, seeks } => {
-                if let crate::store::Resume::After(last) = &resume {
+                if let Resume::After(last) = &resume {
                     tracing::debug!(%partition, %last, "checkpoint is durable");
                     self.pump_config.hooks.checkpointed(&partition, last.sequence);
                 }
@@ -362,7 +363,8 @@ impl<F: Factory> RunLoop<F> {
     }
 
     fn open(&mut self, partition: PartitionId, epoch: Epoch, checkpoint: &CheckpointRecord, lease: Tick) {
-        let from = self.start_of(&partition, checkpoint);
+        let start = self.start_of(&partition, checkpoint);
+        let (Start::AskedFor(from) | Start::Reached(from)) = &start;
         tracing::info!(instance = %self.instance, %partition, %epoch, %from, "partition opened");
         let shared = Arc::new(Shared::new(
             Arc::clone(&self.scope),
@@ -374,7 +376,7 @@ impl<F: Factory> RunLoop<F> {
             self.reports_sender.clone(),
         ));
         let pump =
-            Pump::new(Arc::clone(&self.pump_config), Arc::clone(&self.factory), Arc::clone(&shared), from);
+            Pump::new(Arc::clone(&self.pump_config), Arc::clone(&self.factory), Arc::clone(&shared), start);
         self.pump_config.hooks.opened(&partition, epoch);
         let span = tracing::info_span!("pump", instance = %self.instance, %partition, %epoch);
         self.pumps.insert(partition, shared);
@@ -382,16 +384,17 @@ impl<F: Factory> RunLoop<F> {
     }
 
     /// Where to start: after the checkpoint, if there is one that belongs to this life of the hub.
-    fn start_of(&self, partition: &PartitionId, checkpoint: &CheckpointRecord) -> Position {
+    fn start_of(&self, partition: &PartitionId, checkpoint: &CheckpointRecord) -> Start {
         let Some(resume) = &checkpoint.resume else {
-            return self.pump_config.options.initial_position.clone();
+            return Start::AskedFor(self.pump_config.options.initial_position.clone());
         };
         match (&checkpoint.stream, &self.hub.stream) {
             (Some(then), Some(now)) if then != now => {
                 self.report_reset(partition);
-                Position::Earliest
+                Start::Reached(Position::Earliest)
             }
-            _ => resume.position(),
+            _ if matches!(resume, Resume::At(_)) => Start::AskedFor(resume.position()),
+            _ => Start::Reached(resume.position()),
         }
     }
 

@@ -14,4 +14,5 @@ mod task;
 
 pub use failure::{Failure, FailurePolicy, Verdict, decide};
 
+pub(crate) use progress::Start;
 pub(crate) use task::{Pump, PumpConfig};

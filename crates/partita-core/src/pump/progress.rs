@@ -5,10 +5,21 @@ use crate::model::{Event, Position, StreamPosition, Tick};
 use crate::processor::Checkpoint;
 use crate::store::Resume;
 
+/// Where a pump starts.
+#[derive(Debug)]
+pub(crate) enum Start {
+    /// Where somebody wanted it to: the initial position, or a seek.
+    AskedFor(Position),
+    /// Where the last owner was.
+    Reached(Position),
+}
+
 pub(super) struct Progress {
     policy: Checkpoint,
     /// Where a new reader starts.
     resume: Position,
+    /// Whether that is a position that somebody asked for, rather than one that was reached.
+    asked_for: bool,
     last: Option<StreamPosition>,
     /// How often the pump has sought.
     seeks: u64,
@@ -19,12 +30,20 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    pub(super) fn new(policy: Checkpoint, resume: Position) -> Self {
-        Self { policy, resume, last: None, seeks: 0, uncheckpointed: 0, since: Tick(0) }
+    pub(super) fn new(policy: Checkpoint, start: Start) -> Self {
+        let (resume, asked_for) = match start {
+            Start::AskedFor(position) => (position, true),
+            Start::Reached(position) => (position, false),
+        };
+        Self { policy, resume, asked_for, last: None, seeks: 0, uncheckpointed: 0, since: Tick(0) }
     }
 
     pub(super) fn resume(&self) -> &Position {
         &self.resume
+    }
+
+    pub(super) fn is_asked_for(&self) -> bool {
+        self.asked_for
     }
 
     pub(super) fn last(&self) -> Option<&StreamPosition> {
@@ -39,6 +58,7 @@ impl Progress {
         }
         self.uncheckpointed += events.len() as u64;
         self.resume = last.next_position();
+        self.asked_for = false;
         self.last = Some(last.position());
     }
 
@@ -46,6 +66,7 @@ impl Progress {
     pub(super) fn sought(&mut self, position: Position, seeks: u64) -> Target {
         self.seeks = seeks;
         self.resume = position.clone();
+        self.asked_for = true;
         self.last = None;
         self.uncheckpointed = 0;
         Target { resume: Resume::At(position), seek: true, seeks }

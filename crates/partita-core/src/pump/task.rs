@@ -13,7 +13,7 @@ use futures_util::future::{Either, select};
 use super::call::{Called, call, call_reading};
 use super::failure::{Failure, FailurePolicy, Verdict, decide};
 use super::intake::Intake;
-use super::progress::Progress;
+use super::progress::{Progress, Start};
 use crate::coordination::{DrainReason, PumpEvent, RevokeReason, StopReason};
 use crate::handler::{Command, Context, Deliver, Factory, Gate, RevokedContext, Shared};
 use crate::model::{Position, Tick};
@@ -61,13 +61,13 @@ pub(crate) struct Pump<F> {
 }
 
 impl<F: Factory> Pump<F> {
-    pub(crate) fn new(config: Arc<PumpConfig>, factory: Arc<F>, shared: Arc<Shared>, from: Position) -> Self {
+    pub(crate) fn new(config: Arc<PumpConfig>, factory: Arc<F>, shared: Arc<Shared>, start: Start) -> Self {
         let options = &config.options;
         Self {
             cx: Context::new(Arc::clone(&shared)),
             gate: Gate::new(Arc::clone(&shared), Arc::clone(&config.runtime)),
             intake: Intake::new(options.prefetch_events, options.prefetch_bytes, options.batch_size),
-            progress: Progress::new(options.checkpoint, from),
+            progress: Progress::new(options.checkpoint, start),
             failed_calls: 0,
             failed_reads: 0,
             cut_off: false,
@@ -307,7 +307,9 @@ impl<F: Factory> Pump<F> {
         match kind {
             SourceErrorKind::Retriable => {}
             SourceErrorKind::OwnershipLost => self.shared.report(PumpEvent::Suspect).await,
-            // The hub no longer has what the checkpoint points at: everything that it has is new.
+            // Somebody asked for a place that is not there: perhaps not yet.
+            SourceErrorKind::PositionGone if self.progress.is_asked_for() => {}
+            // The hub no longer has what was reached: it was reset, and everything that it has is new.
             SourceErrorKind::PositionGone => self.seek(Position::Earliest).await,
             SourceErrorKind::Fatal => return std::ops::ControlFlow::Break(()),
         }
@@ -345,6 +347,7 @@ impl<F: Factory> Pump<F> {
             }
         }
         if self.intake.is_empty() && empty_at.is_some_and(|at| self.now() >= at) {
+            self.gate.reset();
             let called = call(&self.shared, handler.deliver(&[], &self.cx, &self.gate)).await;
             if let Some(error) = called.failure() {
                 let _ = call(&self.shared, handler.error(Operation::HandlerEvents, &error, &self.cx)).await;

@@ -112,6 +112,22 @@ async fn checkpoints_are_coalesced() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn slow_single_events_are_checkpointed_before_their_batch_is_through() {
+    let world = World::new(1);
+    world.fill(10);
+    let (builder, ready) = world.prepare("a");
+    let slow = async |_, _| {
+        tokio::time::sleep(secs(2)).await;
+        Ok(())
+    };
+    let processor = builder.on_event(slow).build().unwrap();
+    let _a = ready.started(processor.start().await.unwrap());
+    // The third event is still being handled; what is more than a checkpoint interval old is durable.
+    tokio::time::sleep(ms(5_500)).await;
+    assert!(world.checkpoint(&partition(0)).await >= Some(0));
+}
+
+#[tokio::test(start_paused = true)]
 async fn checkpoints_asked_for_in_any_order_all_resolve_and_none_falls() {
     let world = World::new(1);
     let outcomes = Kept::default();

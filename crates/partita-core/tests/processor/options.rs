@@ -115,6 +115,8 @@ fn impossible_options_cannot_be_built() {
     assert_eq!(retry, ConfigError::RetryPauses { first, longest });
     let no_event = builder().call_on_empty(true).on_event(async |_, _| Ok(())).build().unwrap_err();
     assert_eq!(no_event, ConfigError::EmptyCallOnEvent);
+    let never = refused(builder().checkpoint(Checkpoint::Auto { events: None, after: None }));
+    assert_eq!(never, ConfigError::NeverCheckpoints);
     assert!(matches!(Timing::new(ms(99), secs(5)), Err(TimingError::CycleTooShort(_))));
     assert!(matches!(Timing::new(secs(1), secs(4)), Err(TimingError::TtlTooShort { .. })));
     builder().on_batch(async |_, _| Ok(())).build().unwrap();

@@ -200,3 +200,15 @@ async fn a_hub_that_was_reset_is_read_from_its_start() {
     tokio::time::sleep(ms(100)).await;
     b.shutdown().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_seek_past_the_end_waits_for_the_event_and_repeats_nothing() {
+    let world = World::new(1);
+    world.fill(10);
+    let _a = world.join_with("a", |b| b, seeking(9, at(20))).await;
+    world.handled().await;
+    tokio::time::sleep(secs(5)).await;
+    world.fill(15);
+    world.checkpointed(24).await;
+    assert_eq!(world.journal.handled(&partition(0)), (0..10).chain(20..25).collect::<Vec<_>>());
+}

@@ -282,9 +282,9 @@ impl Coordination for Native {
         self.timers.peek().map(|Reverse((at, _))| *at)
     }
 
-    fn listens_as(&self) -> Option<(&Incarnation, u64)> {
-        let cursor = self.group.latest.as_ref()?.view.cursor;
-        Some((&self.me.incarnation, cursor))
+    fn listens_as(&self) -> Option<(&Incarnation, u64, Tick)> {
+        let latest = self.group.latest.as_ref()?;
+        Some((&self.me.incarnation, latest.view.cursor, latest.sent))
     }
 
     fn view(&self) -> CoordinationView<'_> {

@@ -12,13 +12,13 @@ use crate::coordination::{
     CallId, Coordination, DrainReason, Effect, Input, PumpEvent, StoreAnswer, StoreCall, Target, Timing,
 };
 use crate::model::{
-    ConsumerGroup, Epoch, HubName, Incarnation, InstanceId, Namespace, Offset, PartitionId, Scope, SequenceNumber,
-    StreamPosition, Tick, Timestamp,
+    ConsumerGroup, Epoch, HubName, Incarnation, InstanceId, Namespace, Offset, PartitionId, Scope,
+    SequenceNumber, StreamPosition, Tick, Timestamp,
 };
 use crate::source::HubDescription;
 use crate::store::{
-    CheckpointStore, CheckpointWrite, InstanceRecord, InstanceState, InstanceWrite, MemoryStore, MoveReason, Op,
-    OwnershipOutcome, OwnershipWrite, Resume, StoreError,
+    CheckpointStore, CheckpointWrite, InstanceRecord, InstanceState, InstanceWrite, MemoryStore, MoveReason,
+    Op, OwnershipOutcome, OwnershipWrite, Resume, StoreError,
 };
 
 const MS: Duration = Duration::from_millis(1);
@@ -184,7 +184,7 @@ fn at(sequence: i64) -> StreamPosition {
 }
 
 fn advance(sequence: i64) -> Target {
-    Target { resume: Resume::After(at(sequence)), seek: false }
+    Target { resume: Resume::After(at(sequence)), seek: false, seeks: 0 }
 }
 
 fn p0() -> PartitionId {
@@ -230,7 +230,10 @@ fn a_transfer_whose_answer_is_lost_is_repeated_and_never_resumed_from() {
     bench.apply(Input::Pump(p0(), Epoch(1), drained(41)));
     let (id, transfer) = bench.until_ownership_write();
     assert_eq!(transfer.owner.as_ref(), Some(&other));
-    assert_eq!(transfer.checkpoint.as_ref().and_then(|part| part.last.clone()).map(|last| last.1), Some(at(41)));
+    assert_eq!(
+        transfer.checkpoint.as_ref().and_then(|part| part.last.clone()).map(|last| last.1),
+        Some(at(41))
+    );
     bench.lose(id);
     // The delayed request lands only now, after the owner has given up on its answer.
     let (id, again) = bench.until_ownership_write();
