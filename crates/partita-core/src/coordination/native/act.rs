@@ -1,6 +1,6 @@
 //! This instance's part of the plan: bury, claim, request, withdraw.
 
-use super::partition::WriteKind;
+use super::slot::WriteKind;
 use super::{Life, Native, Purpose, is_live};
 use crate::balance::{Action, Holding, Member, OwnerState, Plan, Snapshot, plan};
 use crate::coordination::{Effect, StoreAnswer, StoreCall};

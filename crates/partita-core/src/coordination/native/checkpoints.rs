@@ -1,6 +1,7 @@
 //! Positions on their way to the store: one write at a time per partition, the newest position wins.
 
-use super::partition::Pump;
+use super::retry::Retry;
+use super::slot::Pump;
 use super::{Native, Purpose, Timer};
 use crate::coordination::{Effect, RevokeReason, StoreCall, Target};
 use crate::model::{Epoch, PartitionId, Tick};
@@ -15,8 +16,7 @@ pub(super) struct Checkpoints {
     pub(super) seeks: u64,
     wanted: Option<Target>,
     writing: Option<Target>,
-    retry_at: Tick,
-    failures: u32,
+    retry: Retry,
     /// The drained pump's last position: part of the write that passes the partition on.
     pub(super) last: Option<Target>,
 }
@@ -85,7 +85,7 @@ impl Native {
     ) {
         let Some(slot) = self.slots.get_mut(partition) else { return };
         let checkpoint = &mut slot.checkpoint;
-        if checkpoint.writing.is_some() || now < checkpoint.retry_at {
+        if checkpoint.writing.is_some() || !checkpoint.retry.is_due(now) {
             return;
         }
         let Some(target) = checkpoint.wanted.take() else { return };
@@ -115,7 +115,7 @@ impl Native {
             return;
         }
         let Some(Target { seeks, .. }) = slot.checkpoint.writing.take() else { return };
-        slot.checkpoint.failures = 0;
+        slot.checkpoint.retry.succeeded();
         match outcome {
             CheckpointOutcome::Applied(record) | CheckpointOutcome::Behind(record) => {
                 slot.checkpoint.durable = record.resume.clone();
@@ -140,8 +140,7 @@ impl Native {
         error: StoreError,
         out: &mut Vec<Effect>,
     ) {
-        let failures = self.slots.get(partition).map_or(0, |slot| slot.checkpoint.failures);
-        let pause = self.backoff(failures);
+        let cycle = self.config.timing.cycle();
         let Some(slot) = self.slots.get_mut(partition) else { return };
         if slot.epoch == epoch
             && let Some(failed) = slot.checkpoint.writing.take()
@@ -152,9 +151,7 @@ impl Native {
                 Some(newer) => Target::merge(Some(failed), newer),
                 None => failed,
             });
-            checkpoint.failures += 1;
-            checkpoint.retry_at = now + pause;
-            let at = checkpoint.retry_at;
+            let at = checkpoint.retry.failed(now, cycle, &mut self.rng);
             self.timer(at, Timer::Slot(partition.clone()));
         }
         Self::report(Some(partition), Operation::Checkpoint, error, out);

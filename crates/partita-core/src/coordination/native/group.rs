@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use super::retry::Retry;
 use super::{Life, Native, Purpose, Timer, is_live};
 use crate::balance::OwnerState;
 use crate::coordination::{Effect, StoreCall};
@@ -31,7 +32,7 @@ pub(super) struct Group {
     last_sent: Tick,
     /// How long the last view took.
     last_took: Duration,
-    failures: u32,
+    retry: Retry,
     pub(super) latest: Option<Seen>,
     /// Since when, by our own clock, each instance's record has had its version.
     watches: BTreeMap<Incarnation, (Version, Tick)>,
@@ -140,15 +141,14 @@ impl Native {
 
     pub(super) fn on_view_failed(&mut self, now: Tick, error: StoreError, out: &mut Vec<Effect>) {
         self.group.busy = false;
-        self.group.failures += 1;
-        let pause = self.backoff(self.group.failures - 1);
-        self.look_at(now + pause);
+        let at = self.group.retry.failed(now, self.config.timing.cycle(), &mut self.rng);
+        self.look_at(at);
         Self::report(None, Operation::View, error, out);
     }
 
     pub(super) fn on_view(&mut self, now: Tick, sent: Tick, view: GroupView, out: &mut Vec<Effect>) {
         self.group.busy = false;
-        self.group.failures = 0;
+        self.group.retry.succeeded();
         self.group.last_took = now.since(sent);
         let again = std::mem::take(&mut self.group.again);
         let me = view.instances.iter().find(|seen| seen.record.incarnation == self.me.incarnation);

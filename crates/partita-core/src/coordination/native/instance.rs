@@ -1,5 +1,6 @@
 //! This instance's own record: register, heartbeat, being buried, leaving.
 
+use super::retry::Retry;
 use super::{Life, Native, Purpose, Timer, is_live};
 use crate::coordination::{DrainReason, Effect, RevokeReason, StoreAnswer, StoreCall};
 use crate::model::{Incarnation, InstanceId, Tick};
@@ -21,7 +22,7 @@ pub(super) struct Me {
     due: Tick,
     /// Whether a call on the own record is under way.
     busy: bool,
-    failures: u32,
+    retry: Retry,
 }
 
 impl Me {
@@ -34,7 +35,7 @@ impl Me {
             first_sent: None,
             due: Tick(0),
             busy: false,
-            failures: 0,
+            retry: Retry::default(),
         }
     }
 }
@@ -125,9 +126,8 @@ impl Native {
 
     pub(super) fn on_register_failed(&mut self, now: Tick, error: StoreError, out: &mut Vec<Effect>) {
         self.me.busy = false;
-        self.me.failures += 1;
-        let pause = self.backoff(self.me.failures - 1);
-        self.beat_at(now + pause);
+        let at = self.me.retry.failed(now, self.config.timing.cycle(), &mut self.rng);
+        self.beat_at(at);
         Self::report(None, Operation::Register, error, out);
     }
 
@@ -158,7 +158,7 @@ impl Native {
         self.me.version = Some(seen.version);
         self.me.beat = seen.record.beat;
         self.me.first_sent = None;
-        self.me.failures = 0;
+        self.me.retry.succeeded();
         if self.lease.acknowledge(now, sent) {
             self.unconfirm();
         }
@@ -174,9 +174,8 @@ impl Native {
 
     pub(super) fn on_beat_failed(&mut self, now: Tick, error: StoreError, out: &mut Vec<Effect>) {
         self.me.busy = false;
-        self.me.failures += 1;
-        let pause = self.backoff(self.me.failures - 1);
-        self.beat_at(now + pause);
+        let at = self.me.retry.failed(now, self.config.timing.cycle(), &mut self.rng);
+        self.beat_at(at);
         Self::report(None, Operation::Heartbeat, error, out);
     }
 
@@ -319,11 +318,10 @@ impl Native {
             }
             Ok(_) => self.stopped(out),
             Err(error) => {
-                self.me.failures += 1;
-                let pause = self.backoff(self.me.failures - 1);
+                let at = self.me.retry.failed(now, self.config.timing.cycle(), &mut self.rng);
                 // The view that allows the leave is asked for again, after a pause.
                 self.group.latest = None;
-                self.look_at(now + pause);
+                self.look_at(at);
                 Self::report(None, Operation::Leave, error, out);
             }
         }

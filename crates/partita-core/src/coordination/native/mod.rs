@@ -3,14 +3,19 @@
 //! - `instance`: this instance's record: register, heartbeat, being buried, leaving.
 //! - `group`: views of the group: watching the others, membership, who may be buried.
 //! - `act`: the plan's part that is ours: bury, claim, request, withdraw.
-//! - `partition`: one partition's life here: open, drain, transfer, release.
+//! - `slot`: what is known of one partition and what runs here for it.
+//! - `partition`: one partition's life here: reconciled with the record, opened, drained.
+//! - `ownership`: writes of ownership records and what follows from their outcomes.
 //! - `checkpoints`: coalesced, monotone writes of positions.
 
 mod act;
 mod checkpoints;
 mod group;
 mod instance;
+mod ownership;
 mod partition;
+mod retry;
+mod slot;
 #[cfg(test)]
 mod tests;
 
@@ -21,7 +26,7 @@ use std::time::Duration;
 
 use self::group::Group;
 use self::instance::Me;
-use self::partition::Slot;
+use self::slot::Slot;
 use super::lease::Lease;
 use super::{
     CallId, Coordination, CoordinationView, Effect, Input, Phase, PumpEvent, StoreAnswer, StoreCall, Timing,
@@ -144,13 +149,6 @@ impl Native {
 
     fn timer(&mut self, at: Tick, timer: Timer) {
         self.timers.push(Reverse((at, timer)));
-    }
-
-    /// The pause before a failed call is repeated: a quarter of a cycle, doubling up to a cycle, with jitter.
-    fn backoff(&mut self, failures: u32) -> Duration {
-        let cycle = self.config.timing.cycle();
-        let pause = (cycle / 4) * 2_u32.saturating_pow(failures.min(2));
-        pause.mul_f64(0.75 + 0.25 * self.rng.f64())
     }
 
     fn is_stopping(&self) -> bool {

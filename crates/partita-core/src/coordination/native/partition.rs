@@ -1,130 +1,29 @@
 //! One partition's life on this instance: claimed or handed over, opened, drained, passed on.
 
 use super::checkpoints::Checkpoints;
+use super::retry::Retry;
+use super::slot::{Pump, WriteKind};
 use super::{Life, Native, Purpose, Timer};
 use crate::coordination::{DrainReason, Effect, RevokeReason, StoreCall, Target};
-use crate::model::{Epoch, Incarnation, PartitionId, Tick};
+use crate::model::{Epoch, PartitionId, Tick};
 use crate::processor::Operation;
 use crate::store::{
-    AtomicCheckpoint, Certainty, CheckpointOutcome, CheckpointRecord, CheckpointWrite, MoveReason,
-    MoveRecord, Ownership, OwnershipOutcome, OwnershipWrite, Resume, StoreError, Version,
+    CheckpointOutcome, CheckpointRecord, CheckpointWrite, MoveReason, MoveRecord, Ownership, StoreError,
 };
-
-/// What runs here for the partition.
-#[derive(Debug, Default)]
-pub(super) enum Pump {
-    #[default]
-    Absent,
-    /// Owned; the checkpoint record is being sealed.
-    Sealing,
-    Open,
-    Draining {
-        reason: DrainReason,
-        deadline: Tick,
-        /// When the running call was cut off.
-        cut: Option<Tick>,
-    },
-    /// The pump has ended; the ownership is still to be passed on.
-    Drained {
-        cancelled: bool,
-    },
-    /// Revoked; the pump has not ended yet.
-    Ending,
-}
-
-/// Kinds of ownership writes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum WriteKind {
-    Claim,
-    Request,
-    Withdraw,
-    Clear,
-    Transfer,
-    Release,
-    Retake,
-}
-
-impl WriteKind {
-    fn operation(self) -> Operation {
-        match self {
-            Self::Claim | Self::Retake => Operation::Claim,
-            Self::Request | Self::Withdraw | Self::Clear => Operation::Request,
-            Self::Transfer => Operation::Transfer,
-            Self::Release => Operation::Release,
-        }
-    }
-}
-
-#[derive(Default)]
-pub(super) struct Slot {
-    /// The ownership record as last seen.
-    pub(super) known: Option<Ownership>,
-    /// When the last answer to a write of ours arrived: views sent earlier may be older than it.
-    pub(super) known_at: Tick,
-    pub(super) pump: Pump,
-    /// The epoch at which we own or owned it.
-    pub(super) epoch: Epoch,
-    /// The highest epoch ever seen, in either record.
-    highest: Epoch,
-    /// Whether the pump's ownership was confirmed since the lease last lapsed.
-    confirmed: bool,
-    write: Option<(WriteKind, Option<Version>)>,
-    /// The version at which a write of ours may still take effect.
-    unknown: Option<Option<Version>>,
-    retry_at: Tick,
-    failures: u32,
-    /// Until when this instance does not want the partition, and tells the others.
-    declined_until: Tick,
-    /// Until when a running call keeps us from handing it over, or an owner has told us so.
-    refused_until: Tick,
-    pub(super) checkpoint: Checkpoints,
-}
-
-impl Slot {
-    pub(super) fn has_pump(&self) -> bool {
-        matches!(self.pump, Pump::Open | Pump::Draining { .. } | Pump::Ending)
-    }
-
-    pub(super) fn declines(&self, now: Tick) -> bool {
-        now < self.declined_until
-    }
-
-    fn is_owned_by(&self, me: &Incarnation) -> bool {
-        self.known.as_ref().is_some_and(|known| known.owner.as_ref() == Some(me))
-    }
-
-    fn awaits(&self, me: &Incarnation) -> bool {
-        self.known.as_ref().is_some_and(|known| known.next.as_ref() == Some(me))
-    }
-
-    /// Whether nothing here is left to do before the instance leaves.
-    pub(super) fn is_done(&self, me: &Incarnation) -> bool {
-        matches!(self.pump, Pump::Absent)
-            && self.write.is_none()
-            && self.unknown.is_none()
-            && !self.is_owned_by(me)
-            && !self.awaits(me)
-    }
-
-    /// What is left to do, for people.
-    pub(super) fn left_undone(&self, me: &Incarnation) -> Option<&'static str> {
-        match self.pump {
-            _ if self.is_done(me) => None,
-            Pump::Open | Pump::Draining { .. } | Pump::Ending => Some("a call of the handler did not end"),
-            Pump::Drained { .. } => Some("drained, but the last checkpoint and release were not confirmed"),
-            Pump::Absent | Pump::Sealing => Some("the release was not confirmed"),
-        }
-    }
-}
 
 impl Native {
     /// Whether we own the partition as far as we know, and no write of ours can still change that.
-    fn owns(&self, partition: &PartitionId) -> bool {
+    pub(super) fn owns(&self, partition: &PartitionId) -> bool {
         self.slots.get(partition).is_some_and(|slot| slot.is_owned_by(&self.me.incarnation))
     }
 
     /// Takes a record as the truth about a partition and tells of a change of owner.
-    fn learn(&mut self, partition: &PartitionId, record: Option<Ownership>, out: &mut Vec<Effect>) {
+    pub(super) fn learn(
+        &mut self,
+        partition: &PartitionId,
+        record: Option<Ownership>,
+        out: &mut Vec<Effect>,
+    ) {
         let me = &self.me.incarnation;
         let slot = self.slots.entry(partition.clone()).or_default();
         if let Some(new) = &record {
@@ -173,7 +72,13 @@ impl Native {
     }
 
     /// Brings what runs here in line with what the record says (rules 2, 5 and 6).
-    fn reconcile(&mut self, now: Tick, partition: &PartitionId, confirms: bool, out: &mut Vec<Effect>) {
+    pub(super) fn reconcile(
+        &mut self,
+        now: Tick,
+        partition: &PartitionId,
+        confirms: bool,
+        out: &mut Vec<Effect>,
+    ) {
         let owned = self.owns(partition);
         let Some(slot) = self.slots.get_mut(partition) else { return };
         let same_epoch = slot.known.as_ref().is_some_and(|known| known.epoch == slot.epoch);
@@ -216,7 +121,7 @@ impl Native {
         self.write_checkpoint_if_due(now, partition, out);
         let (owned, stopping) = (self.owns(partition), self.is_stopping());
         let Some(slot) = self.slots.get(partition) else { return };
-        if slot.write.is_some() || now < slot.retry_at {
+        if slot.write.is_some() || !slot.retry.is_due(now) {
             return;
         }
         let unwanted = stopping || slot.declines(now);
@@ -257,175 +162,6 @@ impl Native {
         }
     }
 
-    /// Starts a write that the plan asks for, unless something else is going on.
-    pub(super) fn write_if_idle(
-        &mut self,
-        now: Tick,
-        partition: &PartitionId,
-        kind: WriteKind,
-        out: &mut Vec<Effect>,
-    ) {
-        let Some(slot) = self.slots.get(partition) else { return };
-        let refused = kind == WriteKind::Request && now < slot.refused_until;
-        let unwanted = matches!(kind, WriteKind::Claim | WriteKind::Request) && slot.declines(now);
-        let idle = slot.write.is_none() && now >= slot.retry_at && matches!(slot.pump, Pump::Absent);
-        if idle && !refused && !unwanted {
-            self.write(now, partition, kind, out);
-        }
-    }
-
-    fn write(&mut self, now: Tick, partition: &PartitionId, kind: WriteKind, out: &mut Vec<Effect>) {
-        let op = self.op();
-        let me = self.me.incarnation.clone();
-        let (atomic, stream) = (self.config.atomic, self.stream.clone());
-        let Some(slot) = self.slots.get_mut(partition) else { return };
-        let known = slot.known.as_ref();
-        let owner = known.and_then(|known| known.owner.clone());
-        let next = known.and_then(|known| known.next.clone());
-        let epoch = known.map(|known| known.epoch).unwrap_or_default();
-        let raised = epoch.max(slot.highest).next();
-        let taken_from_dead = owner.is_some();
-        let cancelled = matches!(slot.pump, Pump::Drained { cancelled: true });
-        let (owner, epoch, next, reason) = match kind {
-            WriteKind::Claim => {
-                let reason = if taken_from_dead { MoveReason::TakenFromDead } else { MoveReason::Claimed };
-                (Some(me), raised, None, reason)
-            }
-            WriteKind::Retake => (Some(me), raised, None, MoveReason::Retaken),
-            WriteKind::Request => (owner, epoch, Some(me), MoveReason::HandedOff),
-            WriteKind::Withdraw | WriteKind::Clear => (owner, epoch, None, MoveReason::HandedOff),
-            WriteKind::Transfer => {
-                (next, raised, None, if cancelled { MoveReason::Stolen } else { MoveReason::HandedOff })
-            }
-            WriteKind::Release => {
-                let reason = if slot.declines(now) { MoveReason::GivenUp } else { MoveReason::Released };
-                (None, raised, None, reason)
-            }
-        };
-        let changes_owner = !matches!(kind, WriteKind::Request | WriteKind::Withdraw | WriteKind::Clear);
-        let checkpoint = (atomic && changes_owner).then(|| AtomicCheckpoint {
-            last: match &slot.checkpoint.last {
-                Some(Target { resume: Resume::After(last), .. }) => Some((slot.epoch, last.clone(), stream)),
-                _ => None,
-            },
-            seal: epoch,
-        });
-        let expect = known.map(|known| known.version.clone());
-        slot.write = Some((kind, expect.clone()));
-        let write = OwnershipWrite {
-            partition: partition.clone(),
-            expect,
-            owner,
-            epoch,
-            next,
-            reason,
-            op,
-            checkpoint,
-        };
-        self.call(now, Purpose::Ownership(partition.clone()), StoreCall::Ownership(write), out);
-    }
-
-    pub(super) fn on_ownership(
-        &mut self,
-        now: Tick,
-        partition: &PartitionId,
-        outcome: OwnershipOutcome,
-        out: &mut Vec<Effect>,
-    ) {
-        let Some(slot) = self.slots.get_mut(partition) else { return };
-        let Some((kind, _)) = slot.write.take() else { return };
-        slot.known_at = now;
-        slot.failures = 0;
-        match outcome {
-            OwnershipOutcome::Applied { ownership, checkpoint } => {
-                slot.unknown = None;
-                let reason = ownership.reason;
-                self.learn(partition, Some(ownership), out);
-                self.on_written(now, partition, kind, reason, checkpoint, out);
-            }
-            OwnershipOutcome::Refused(current) => {
-                slot.unknown = None;
-                self.learn(partition, current, out);
-                self.reconcile(now, partition, true, out);
-            }
-            OwnershipOutcome::Fenced(record) => {
-                slot.highest = slot.highest.max(record.epoch);
-                let last = slot.checkpoint.last.take();
-                let drained = matches!(slot.pump, Pump::Drained { .. });
-                if drained && last.is_some() && record.epoch == slot.epoch {
-                    // Still sealed by us: only already past the last position. Pass the partition on without it.
-                    slot.checkpoint.durable = record.resume;
-                    self.drive(now, partition, out);
-                    return;
-                }
-                // The checkpoint has a newer owner than we know of; the pump's last position cannot be written.
-                if drained {
-                    self.close(partition, None, out);
-                }
-                self.look(now, out);
-            }
-        }
-    }
-
-    fn on_written(
-        &mut self,
-        now: Tick,
-        partition: &PartitionId,
-        kind: WriteKind,
-        reason: MoveReason,
-        checkpoint: Option<CheckpointRecord>,
-        out: &mut Vec<Effect>,
-    ) {
-        if let (Some(slot), Some(record)) = (self.slots.get_mut(partition), &checkpoint) {
-            slot.checkpoint.durable = record.resume.clone();
-            if let (Pump::Drained { .. }, Some(resume)) = (&slot.pump, &record.resume) {
-                let seeks = slot.checkpoint.seeks;
-                out.push(Effect::Durable { partition: partition.clone(), resume: resume.clone(), seeks });
-            }
-        }
-        match kind {
-            WriteKind::Claim | WriteKind::Retake => {
-                self.close_if_drained(partition, out);
-                let Some(slot) = self.slots.get_mut(partition) else { return };
-                slot.epoch = slot.known.as_ref().map(|known| known.epoch).unwrap_or_default();
-                match checkpoint {
-                    Some(record) => self.open(now, partition, record, out),
-                    None => self.drive(now, partition, out),
-                }
-            }
-            WriteKind::Transfer | WriteKind::Release => {
-                if matches!(self.slots[partition].pump, Pump::Drained { .. }) {
-                    self.close(partition, Some(reason), out);
-                }
-                self.drive(now, partition, out);
-            }
-            WriteKind::Request | WriteKind::Withdraw | WriteKind::Clear => self.drive(now, partition, out),
-        }
-    }
-
-    pub(super) fn on_ownership_failed(
-        &mut self,
-        now: Tick,
-        partition: &PartitionId,
-        error: StoreError,
-        out: &mut Vec<Effect>,
-    ) {
-        let failures = self.slots.get(partition).map_or(0, |slot| slot.failures);
-        let pause = self.backoff(failures);
-        let Some(slot) = self.slots.get_mut(partition) else { return };
-        let Some((kind, expect)) = slot.write.take() else { return };
-        slot.known_at = now;
-        slot.failures += 1;
-        slot.retry_at = now + pause;
-        if error.certainty() == Certainty::Unknown {
-            slot.unknown = Some(expect);
-        }
-        let at = slot.retry_at;
-        self.timer(at, Timer::Slot(partition.clone()));
-        self.look_at(at);
-        Self::report(Some(partition), kind.operation(), error, out);
-    }
-
     fn seal(&mut self, now: Tick, partition: &PartitionId, epoch: Epoch, out: &mut Vec<Effect>) {
         let op = self.op();
         let Some(slot) = self.slots.get_mut(partition) else { return };
@@ -447,7 +183,7 @@ impl Native {
         if !matches!(slot.pump, Pump::Sealing) || slot.epoch != epoch {
             return;
         }
-        slot.failures = 0;
+        slot.retry.succeeded();
         slot.pump = Pump::Absent;
         match outcome {
             CheckpointOutcome::Applied(record) => self.open(now, partition, record, out),
@@ -466,21 +202,24 @@ impl Native {
         error: StoreError,
         out: &mut Vec<Effect>,
     ) {
-        let failures = self.slots.get(partition).map_or(0, |slot| slot.failures);
-        let pause = self.backoff(failures);
+        let cycle = self.config.timing.cycle();
         let Some(slot) = self.slots.get_mut(partition) else { return };
         if matches!(slot.pump, Pump::Sealing) && slot.epoch == epoch {
             slot.pump = Pump::Absent;
-            slot.failures += 1;
-            slot.retry_at = now + pause;
-            let at = slot.retry_at;
+            let at = slot.retry.failed(now, cycle, &mut self.rng);
             self.timer(at, Timer::Slot(partition.clone()));
         }
         Self::report(Some(partition), Operation::Seal, error, out);
     }
 
     /// Starts a pump at the position of the seal, if that still makes sense; otherwise the next view brings it up.
-    fn open(&mut self, now: Tick, partition: &PartitionId, record: CheckpointRecord, out: &mut Vec<Effect>) {
+    pub(super) fn open(
+        &mut self,
+        now: Tick,
+        partition: &PartitionId,
+        record: CheckpointRecord,
+        out: &mut Vec<Effect>,
+    ) {
         let wanted = self.life == Life::Running && self.lease.is_valid(now) && !self.group.lapsed;
         let Some(slot) = self.slots.get_mut(partition) else { return };
         if wanted && !slot.declines(now) {
@@ -594,7 +333,7 @@ impl Native {
             && !matches!(slot.pump, Pump::Ending)
         {
             // Nobody told it to: the runtime dropped it. Do not open the next one in a hurry.
-            slot.retry_at = now + pause;
+            slot.retry.wait_until(now + pause);
             self.timer(now + pause, Timer::Slot(partition.clone()));
         }
         self.close(partition, None, out);
@@ -602,14 +341,19 @@ impl Native {
     }
 
     /// Forgets the pump.
-    fn close(&mut self, partition: &PartitionId, moved: Option<MoveReason>, out: &mut Vec<Effect>) {
+    pub(super) fn close(
+        &mut self,
+        partition: &PartitionId,
+        moved: Option<MoveReason>,
+        out: &mut Vec<Effect>,
+    ) {
         let Some(slot) = self.slots.get_mut(partition) else { return };
         slot.pump = Pump::Absent;
         slot.checkpoint.forget();
         out.push(Effect::Closed { partition: partition.clone(), moved });
     }
 
-    fn close_if_drained(&mut self, partition: &PartitionId, out: &mut Vec<Effect>) {
+    pub(super) fn close_if_drained(&mut self, partition: &PartitionId, out: &mut Vec<Effect>) {
         if matches!(self.slots[partition].pump, Pump::Drained { .. }) {
             self.close(partition, None, out);
         }
@@ -626,7 +370,7 @@ impl Native {
             }
             slot.write = None;
             slot.unknown = None;
-            slot.retry_at = Tick(0);
+            slot.retry = Retry::default();
             slot.refused_until = Tick(0);
         }
         match slot.pump {
