@@ -76,9 +76,10 @@ impl HubLog {
             _lock: lock,
         };
         let keeper_core = core.clone();
+        // Before the committer starts, which may need a segment before the keeper runs.
+        core.spares.attend(true);
         let keeper = thread::Builder::new().name(format!("hub-{}-keeper", core.hub)).spawn(move || {
             let mut keeper = Housekeeper::new(keeper_core.clone());
-            keeper_core.spares.attend(true);
             loop {
                 keeper.step();
                 match nudged.recv_timeout(HOUSEKEEPING) {

@@ -76,7 +76,7 @@ impl LogReader {
     /// Appends the next batches to `out`, in order and without gaps, about `bytes_max` bytes or one batch if that is
     /// larger; none if the reader is at the end. May read the disk, so it does not belong on a runtime's worker.
     pub fn read(&mut self, bytes_max: usize, out: &mut Vec<StoredBatch>) -> Result<(), ReadError> {
-        let mut tried = None;
+        let (bytes_max, mut tried) = (bytes_max.max(1), None);
         loop {
             let end = self.core.end_of(self.partition);
             if self.next_seq >= end {
@@ -194,9 +194,7 @@ impl LogReader {
             let got = read_full(&*file, &mut buf, run.start).map_err(io)?;
             buf.truncate(got);
             let walk = Walk { bytes: buf.into(), segment, partition };
-            let had = out.len();
-            let walked = walk.collect(&mut next_seq, out);
-            bytes += out[had..].iter().map(StoredBatch::event_bytes).sum::<usize>();
+            let walked = walk.collect(&mut next_seq, &mut bytes, bytes_max, out);
             if let Err(Damaged { resume }) = walked {
                 after_damage = resume;
                 break;
@@ -292,10 +290,16 @@ struct Damaged {
 }
 
 impl Walk<'_> {
-    /// Appends the partition's batches from `next_seq` on, up to the last one that is complete.
-    fn collect(&self, next_seq: &mut u64, out: &mut Vec<StoredBatch>) -> Result<(), Damaged> {
+    /// Appends the partition's batches from `next_seq` on, up to the last one that is complete or reaches `bytes_max`.
+    fn collect(
+        &self,
+        next_seq: &mut u64,
+        bytes: &mut usize,
+        bytes_max: usize,
+        out: &mut Vec<StoredBatch>,
+    ) -> Result<(), Damaged> {
         let mut at = 0;
-        while at + BATCH_HEADER <= self.bytes.len() {
+        while at + BATCH_HEADER <= self.bytes.len() && *bytes < bytes_max {
             if u32_at(&self.bytes, at) == GROUP_MAGIC {
                 at += GROUP_HEADER;
                 continue;
@@ -315,7 +319,9 @@ impl Walk<'_> {
                 }
                 let batch = parse_batch(&self.bytes.slice(at..end), self.segment.seed);
                 let batch = batch.ok_or(Damaged { resume: Some(header.next_seq()) })?;
-                out.push(batch.starting_at(*next_seq));
+                let batch = batch.starting_at(*next_seq);
+                *bytes += batch.event_bytes();
+                out.push(batch);
                 *next_seq = header.next_seq();
             }
             at = end;
