@@ -9,8 +9,8 @@ use std::thread;
 use std::time::Duration;
 
 use partita_hub::log::{
-    Ack, AckSink, AppendError, EncodedBatch, HubLog, LogPosition, OpenError, ReadError, Retention, Settings,
-    Store, StoredBatch,
+    Ack, AckSink, AppendError, Durability, EncodedBatch, HubLog, LogPosition, OpenError, ReadError,
+    Retention, Settings, Store, StoredBatch, WriteMode,
 };
 
 fn batch(texts: &[String]) -> EncodedBatch {
@@ -207,6 +207,41 @@ fn a_second_process_is_refused_and_a_read_only_place_too() {
     Store::open(dir.path()).expect("free again");
     let error = Store::open("/proc/partita").expect_err("read-only").to_string();
     assert!(error.contains("/proc"), "{error}");
+}
+
+#[test]
+fn a_closed_log_ends_its_readers_after_the_last_event() {
+    let dir = tempfile::tempdir().expect("dir");
+    let store = Store::open(dir.path()).expect("opens");
+    let (log, _) = store.open_hub(1, Settings::new(1)).expect("opens");
+    let mut reader = log.reader(0, LogPosition::Latest).expect("reader");
+    let waiter = thread::spawn(move || {
+        assert!(reader.wait(Duration::from_secs(20)));
+        let mut batches = Vec::new();
+        reader.read(1_000, &mut batches).expect("the event");
+        assert_eq!(batches.len(), 1);
+        assert!(reader.wait(Duration::from_secs(20)));
+        assert!(matches!(reader.read(1_000, &mut batches), Err(ReadError::Closed)));
+    });
+    log.append_and_wait(0, batch(&["last".to_owned()])).expect("durable");
+    log.close();
+    waiter.join().expect("no panic");
+}
+
+#[test]
+fn relaxed_logs_acknowledge_before_the_sync_and_close_durably() {
+    let dir = tempfile::tempdir().expect("dir");
+    let store = Store::open(dir.path()).expect("opens");
+    for durability in [Durability::Interval(Duration::from_millis(5)), Durability::Never] {
+        let settings = Settings { durability, ..Settings::new(1) };
+        let (log, recovery) = store.open_hub(1, settings).expect("opens");
+        assert_eq!((recovery.torn_bytes, log.mode()), (0, WriteMode::Buffered));
+        for i in 0..50 {
+            log.append_and_wait(0, batch(&[format!("{durability:?} {i}")])).expect("accepted");
+        }
+    }
+    let (log, _) = store.open_hub(1, Settings::new(1)).expect("opens");
+    assert_eq!(read_all(&log, 0).len(), 100);
 }
 
 const CHILD: &str = "PARTITA_HUB_LOG_CHILD";

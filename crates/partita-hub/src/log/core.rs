@@ -3,13 +3,16 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
+use std::ops::Range;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::task::Waker;
 
 use super::disk::{Disk, DiskFile, WriteMode, read_full, read_whole};
 use super::format::{IndexEntry, SealedIndex, StoreId, Table};
 use super::index::IndexCache;
+use super::recovery::Damage;
 use super::scan::{Scan, ScanInput, scan};
 use super::segment::{Segment, index_path};
 use super::settings::Settings;
@@ -34,6 +37,10 @@ pub(crate) struct Core {
     pub(crate) indexes: Mutex<IndexCache>,
     /// Readers to wake when their partition grows.
     pub(crate) waiting: Mutex<HashMap<u32, Vec<Waker>>>,
+    /// No more events will come.
+    pub(crate) closed: AtomicBool,
+    /// What reading, or looking through sealed segments, found to be damaged.
+    pub(crate) damage: Mutex<Vec<Damage>>,
     /// Sealed segments whose index is not in a file yet.
     pub(crate) to_index: Mutex<VecDeque<Arc<Segment>>>,
 }
@@ -117,23 +124,37 @@ impl Core {
             return Ok(index);
         }
         let found = self.rescan(segment)?;
-        for range in &found.damage {
-            tracing::warn!(
-                hub = self.hub,
-                segment = segment.id,
-                from = range.start,
-                to = range.end,
-                "segment is damaged, its events there cannot be read"
-            );
-        }
         Ok(found.index.seal())
+    }
+
+    /// Whether the log was closed.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
+    }
+
+    /// Notes damage and says so, once.
+    fn note_damage(&self, segment: u64, ranges: &[Range<u64>]) {
+        let mut known = lock(&self.damage);
+        for bytes in ranges {
+            let found = Damage { segment, bytes: bytes.clone() };
+            if !known.contains(&found) {
+                tracing::warn!(
+                    hub = self.hub,
+                    segment,
+                    from = bytes.start,
+                    to = bytes.end,
+                    "segment is damaged, its events there cannot be read"
+                );
+                known.push(found);
+            }
+        }
     }
 
     /// Reads a sealed segment and checks every byte of it.
     pub(crate) fn rescan(&self, segment: &Segment) -> io::Result<Scan> {
         let file = segment.open(&*self.disk)?;
         let bytes = read_range(&*file, segment.end())?;
-        Ok(scan(ScanInput {
+        let found = scan(ScanInput {
             bytes: &bytes,
             start: segment.start,
             segment: segment.id,
@@ -142,7 +163,12 @@ impl Core {
             boot: segment.boot,
             table: segment.table.clone(),
             sealed: true,
-        }))
+        });
+        // A retired file may hold another segment by now.
+        if !segment.is_retired() {
+            self.note_damage(segment.id, &found.damage);
+        }
+        Ok(found)
     }
 }
 

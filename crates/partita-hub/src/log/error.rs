@@ -202,6 +202,9 @@ pub enum ReadError {
         /// How many there are.
         partitions: u32,
     },
+    /// The log was closed, and all that is in it was read.
+    #[error("the hub's log is closed")]
+    Closed,
     /// The system failed to read.
     #[error("reading segment {segment:016x} failed: {source}")]
     Io {

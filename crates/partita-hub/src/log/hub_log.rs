@@ -18,6 +18,7 @@ use super::format::EncodedBatch;
 use super::housekeeper::Housekeeper;
 use super::position::{LogPosition, resolve};
 use super::reader::LogReader;
+use super::recovery::Damage;
 use super::writer::{Placed, Writer};
 
 /// How often retention looks at the clock, and a full disk is tried again.
@@ -82,6 +83,7 @@ impl HubLog {
             let mut keeper = Housekeeper::new(keeper_core.clone());
             loop {
                 keeper.step();
+                keeper.scrub_if_due();
                 match nudged.recv_timeout(HOUSEKEEPING) {
                     Ok(()) | Err(RecvTimeoutError::Timeout) => {}
                     Err(RecvTimeoutError::Disconnected) => break,
@@ -192,6 +194,12 @@ impl HubLog {
         self.read_only.load(Ordering::Acquire)
     }
 
+    /// Bytes that are not what was written, as far as anyone looked: opening, readers without an index, and the
+    /// housekeeper, who looks through sealed segments one after another.
+    pub fn damage(&self) -> Vec<Damage> {
+        lock(&self.core.damage).clone()
+    }
+
     /// How many segments there are, and their size together.
     pub fn size(&self) -> (usize, u64) {
         let segments = read(&self.core.segments);
@@ -213,6 +221,7 @@ impl HubLog {
         for thread in self.threads.drain(..) {
             let _ = thread.join();
         }
+        self.core.closed.store(true, Ordering::Release);
         let waiting = std::mem::take(&mut *lock(&self.core.waiting));
         waiting.into_values().flatten().for_each(std::task::Waker::wake);
     }

@@ -32,6 +32,8 @@ pub struct LogReader {
     /// The commit in the tail cache to go on with.
     hint: u64,
     open: Option<OpenSegment>,
+    /// What the hub was asked to wake, to take it back when the reader goes.
+    waker: Option<Waker>,
 }
 
 #[derive(Debug)]
@@ -54,7 +56,7 @@ enum FromDisk {
 
 impl LogReader {
     pub(crate) fn new(core: Arc<Core>, partition: u32, next_seq: u64) -> Self {
-        Self { core, partition, next_seq, hint: 0, open: None }
+        Self { core, partition, next_seq, hint: 0, open: None, waker: None }
     }
 
     /// The partition.
@@ -81,6 +83,7 @@ impl LogReader {
             let end = self.core.end_of(self.partition);
             if self.next_seq >= end {
                 return match self.next_seq == end {
+                    true if self.core.is_closed() => Err(ReadError::Closed),
                     true => Ok(()),
                     false => {
                         Err(ReadError::Ahead { partition: self.partition, asked: self.next_seq, next: end })
@@ -111,24 +114,28 @@ impl LogReader {
     }
 
     /// Ready when the next [`LogReader::read`] has something to say; until then the waker is kept.
-    pub fn poll_ready(&self, cx: &mut Context<'_>) -> Poll<()> {
-        if self.core.end_of(self.partition) != self.next_seq {
+    pub fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if self.is_ready() {
             return Poll::Ready(());
         }
-        let mut waiting = lock(&self.core.waiting);
-        let wakers = waiting.entry(self.partition).or_default();
-        if !wakers.iter().any(|waker| waker.will_wake(cx.waker())) {
-            wakers.push(cx.waker().clone());
+        {
+            let mut waiting = lock(&self.core.waiting);
+            let wakers = waiting.entry(self.partition).or_default();
+            if !wakers.iter().any(|waker| waker.will_wake(cx.waker())) {
+                wakers.push(cx.waker().clone());
+            }
         }
+        self.waker = Some(cx.waker().clone());
         // The committer publishes the end before it looks for wakers, so one of the two sees the other.
-        match self.core.end_of(self.partition) != self.next_seq {
-            true => Poll::Ready(()),
-            false => Poll::Pending,
-        }
+        if self.is_ready() { Poll::Ready(()) } else { Poll::Pending }
+    }
+
+    fn is_ready(&self) -> bool {
+        self.core.end_of(self.partition) != self.next_seq || self.core.is_closed()
     }
 
     /// Blocks the thread until there is something to read; false if there is not within `time_max`.
-    pub fn wait(&self, time_max: Duration) -> bool {
+    pub fn wait(&mut self, time_max: Duration) -> bool {
         let deadline = Instant::now() + time_max;
         let waker = Waker::from(Arc::new(Unpark(thread::current())));
         let mut cx = Context::from_waker(&waker);
@@ -259,6 +266,21 @@ impl LogReader {
             }
         }
         Ok(open.file.clone())
+    }
+}
+
+impl Drop for LogReader {
+    fn drop(&mut self) {
+        // A partition that stays idle would otherwise collect the wakers of all that ever waited for it.
+        if let Some(mine) = self.waker.take() {
+            let mut waiting = lock(&self.core.waiting);
+            if let Some(wakers) = waiting.get_mut(&self.partition) {
+                wakers.retain(|waker| !waker.will_wake(&mine));
+                if wakers.is_empty() {
+                    waiting.remove(&self.partition);
+                }
+            }
+        }
     }
 }
 

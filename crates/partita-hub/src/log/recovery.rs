@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, RwLock};
 use std::time::{Duration, Instant};
 
 use super::aligned::AlignedBuf;
-use super::core::{Core, read_range, write};
+use super::core::{Core, lock, read_range, write};
 use super::disk::{Access, Disk, WriteMode, probe, read_full};
 use super::error::OpenError;
 use super::format::{BLOCK, NewSegment, Seed, SegmentHeader, StoreId, Table};
@@ -124,6 +124,8 @@ pub(crate) fn open(
         tail: RwLock::default(),
         indexes: Mutex::default(),
         waiting: Mutex::default(),
+        closed: Default::default(),
+        damage: Mutex::default(),
         to_index: Mutex::default(),
         settings,
         disk,
@@ -142,6 +144,7 @@ pub(crate) fn open(
         true => create(&core).map_err(|error| OpenError::io("creating a segment", dir, error))?,
         false => resume(&core, found, &mut recovery)?,
     };
+    lock(&core.damage).clone_from(&recovery.damage);
     // Puts the new boot on disk: what it overwrites is then told from what follows.
     writer.mark();
     recovery.segments = recovery.segments.max(1);

@@ -166,3 +166,20 @@ fn a_missing_segment_is_reported_and_readers_are_told_the_range() {
     let all = wanted.keys().filter(|(partition, _)| *partition == 0).count();
     assert_eq!(events.len() + (resume - from) as usize, all);
 }
+
+#[test]
+fn looking_through_sealed_segments_finds_what_no_reader_met() {
+    let disk = SimDisk::new(1);
+    written(&disk, 80);
+    let content = contents(&disk);
+    let path = content.keys().find(|path| path.extension().is_some_and(|e| e == "seg")).expect("a segment");
+    let disk = flip(&content, path, 9_000 * 8);
+    let mut bench = Bench::open(&disk, small(2)).expect("opens");
+    assert!(bench.recovery.is_clean(), "opening does not read sealed segments");
+    for _ in 0..4 {
+        bench.keeper.scrub();
+    }
+    let damage = bench.core.damage.lock().expect("unpoisoned");
+    assert_eq!(damage.len(), 1, "{damage:?}");
+    assert!(damage[0].segment == 1 && damage[0].bytes.contains(&9_000), "{damage:?}");
+}
