@@ -5,7 +5,7 @@ use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::ops::Range;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::task::Waker;
 
@@ -27,6 +27,8 @@ pub(crate) struct Core {
     pub(crate) store: StoreId,
     pub(crate) hub: u64,
     pub(crate) settings: Settings,
+    /// How many partitions there are now; the settings say how many there were when the hub was opened.
+    pub(crate) partitions: AtomicU32,
     pub(crate) mode: WriteMode,
     pub(crate) spares: Spares,
     /// Oldest first; the last one is being written.
@@ -59,6 +61,11 @@ pub(crate) fn write<T>(lock: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
 }
 
 impl Core {
+    /// How many partitions there are.
+    pub(crate) fn partitions(&self) -> u32 {
+        self.partitions.load(Ordering::Acquire)
+    }
+
     /// The segment that holds event `seq` of a partition, with the first number after it; `Err` with the oldest event
     /// there is if it is gone.
     pub(crate) fn locate(&self, partition: u32, seq: u64) -> Result<(Arc<Segment>, u64), u64> {

@@ -11,7 +11,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use super::committer::{self, Ack, AckSink, Pending, Queue};
-use super::core::{Core, lock, read};
+use super::core::{Core, lock, read, write};
 use super::disk::WriteMode;
 use super::error::{AppendError, ReadError};
 use super::format::EncodedBatch;
@@ -19,6 +19,7 @@ use super::housekeeper::Housekeeper;
 use super::position::{LogPosition, resolve};
 use super::reader::LogReader;
 use super::recovery::Damage;
+use super::settings::PARTITIONS_MAX;
 use super::writer::{Placed, Writer};
 
 /// How often retention looks at the clock, and a full disk is tried again.
@@ -152,7 +153,7 @@ impl HubLog {
     }
 
     fn check(&self, partition: u32, batch: &EncodedBatch) -> Result<(), AppendError> {
-        let (partitions, max) = (self.core.settings.partitions, self.core.settings.batch_bytes_max);
+        let (partitions, max) = (self.partitions(), self.core.settings.batch_bytes_max);
         if partition >= partitions {
             return Err(AppendError::NoPartition { partition, partitions });
         }
@@ -181,7 +182,18 @@ impl HubLog {
 
     /// How many partitions there are.
     pub fn partitions(&self) -> u32 {
-        self.core.settings.partitions
+        self.core.partitions()
+    }
+
+    /// Adds empty partitions until there are `partitions`. Fewer than there are, or more than [`PARTITIONS_MAX`],
+    /// changes nothing. The caller keeps the number and gives it when the hub is opened again.
+    pub fn add_partitions(&self, partitions: u32) {
+        if (self.partitions()..=PARTITIONS_MAX).contains(&partitions) {
+            let mut ends = write(&self.core.ends);
+            let len = ends.len().max(partitions as usize);
+            ends.resize(len, Default::default());
+            self.core.partitions.fetch_max(partitions, Ordering::AcqRel);
+        }
     }
 
     /// How commits are written.

@@ -21,6 +21,7 @@ mod format;
 mod housekeeper;
 mod hub_log;
 mod index;
+pub(crate) mod park;
 mod position;
 mod reader;
 mod recovery;

@@ -1,9 +1,8 @@
 //! Reading one partition in order. Everything that comes from disk is checked before it is handed out.
 
 use std::sync::Arc;
-use std::task::{Context, Poll, Wake, Waker};
-use std::thread::{self, Thread};
-use std::time::{Duration, Instant};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use bytes::Bytes;
 
@@ -14,6 +13,7 @@ use super::format::{
     BATCH_HEADER, BatchHeader, GROUP_HEADER, GROUP_MAGIC, IndexEntry, StoredBatch, parse_batch, u32_at,
     u64_at,
 };
+use super::park::park_until;
 use super::segment::Segment;
 
 /// The most one disk read takes.
@@ -136,17 +136,7 @@ impl LogReader {
 
     /// Blocks the thread until there is something to read; false if there is not within `time_max`.
     pub fn wait(&mut self, time_max: Duration) -> bool {
-        let deadline = Instant::now() + time_max;
-        let waker = Waker::from(Arc::new(Unpark(thread::current())));
-        let mut cx = Context::from_waker(&waker);
-        while self.poll_ready(&mut cx).is_pending() {
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return false;
-            }
-            thread::park_timeout(left);
-        }
-        true
+        park_until(time_max, |cx| self.poll_ready(cx))
     }
 
     fn advance_past(&mut self, batches: &[StoredBatch]) {
@@ -358,13 +348,5 @@ impl Walk<'_> {
                 && u64_at(&self.bytes, at + 16) >= seq
                 && BatchHeader::decode(&self.bytes[*at..], self.segment.seed).is_some()
         })
-    }
-}
-
-struct Unpark(Thread);
-
-impl Wake for Unpark {
-    fn wake(self: Arc<Self>) {
-        self.0.unpark();
     }
 }

@@ -115,6 +115,7 @@ pub(crate) fn open(
     };
     let core = Arc::new(Core {
         dir: dir.to_owned(),
+        partitions: settings.partitions.into(),
         store,
         hub,
         mode,
@@ -214,7 +215,7 @@ fn tidy(core: &Core, names: &[String]) -> io::Result<()> {
 
 /// The first segment of a new hub.
 fn create(core: &Arc<Core>) -> io::Result<Writer> {
-    let bytes = core.settings.smallest_segment();
+    let bytes = core.settings.smallest_segment(core.partitions());
     core.spares.want(bytes);
     core.spares.prepare(&*core.disk, &core.dir, core.mode)?;
     let spare = core.spares.take(bytes).map_err(io::Error::other)?;
@@ -231,7 +232,7 @@ fn create(core: &Arc<Core>) -> io::Result<Writer> {
         prev_end: 0,
     };
     let (file, segment) = begin_segment(core, &new, &spare.path, &table)?;
-    core.spares.want(core.settings.next_segment(segment.capacity));
+    core.spares.want(core.settings.next_segment(segment.capacity, core.partitions()));
     write(&core.segments).push_back(segment.clone());
     write(&core.ends).clone_from(&table);
     let resume = Resume {
@@ -307,10 +308,14 @@ fn resume(core: &Arc<Core>, found: Vec<Found>, recovery: &mut Recovery) -> Resul
     let (Some(mut last), Some(active)) = (last, segments.back().cloned()) else {
         unreachable!("the newest segment is always scanned")
     };
-    last.table.resize(core.settings.partitions as usize, Default::default());
+    let (found, asked) = (last.table.len() as u32, core.partitions());
+    if found > asked {
+        return Err(OpenError::FewerPartitions { hub: core.hub, found, asked });
+    }
+    last.table.resize(asked as usize, Default::default());
     write(&core.segments).clone_from(&segments);
     write(&core.ends).clone_from(&last.table);
-    core.spares.want(core.settings.next_segment(active.capacity));
+    core.spares.want(core.settings.next_segment(active.capacity, core.partitions()));
 
     let fail = |error| OpenError::io("writing", &active.path, error);
     let file = core.disk.open(&active.path, Access::Write(core.mode)).map_err(fail)?;

@@ -56,7 +56,9 @@ impl fmt::Debug for Clock {
 /// Settings of a hub's log.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// How many partitions there are; more than before adds some.
+    /// How many partitions there are; more than before adds some. [`HubLog::add_partitions`] does so later.
+    ///
+    /// [`HubLog::add_partitions`]: super::HubLog::add_partitions
     pub partitions: u32,
     /// Size of the first segment; each next one is twice as large, up to the maximum.
     pub segment_bytes_first: u64,
@@ -109,7 +111,9 @@ impl Settings {
         if self.batch_bytes_max > BATCH_BYTES_LIMIT {
             return refuse(format!("batches are limited to {BATCH_BYTES_LIMIT} bytes"));
         }
-        if self.smallest_segment() > self.segment_bytes_max || self.segment_bytes_max > u64::from(u32::MAX) {
+        if self.smallest_segment(self.partitions) > self.segment_bytes_max
+            || self.segment_bytes_max > u64::from(u32::MAX)
+        {
             return refuse(format!(
                 "segments of {} bytes do not hold a batch of {} bytes",
                 self.segment_bytes_max, self.batch_bytes_max
@@ -119,21 +123,22 @@ impl Settings {
     }
 
     /// The first segment's size: as told, but the largest batch fits.
-    pub(crate) fn smallest_segment(&self) -> u64 {
-        let start = SegmentHeader::data_start_for(self.partitions as usize);
+    pub(crate) fn smallest_segment(&self, partitions: u32) -> u64 {
+        let start = SegmentHeader::data_start_for(partitions as usize);
         // A group's header, the batch, and a mark after it.
         let need = start + 2 * GROUP_HEADER + self.batch_bytes_max;
         self.segment_bytes_first.max((need as u64).next_power_of_two()).next_multiple_of(BLOCK as u64)
     }
 
     /// The size of the segment after one of `bytes`.
-    pub(crate) fn next_segment(&self, bytes: u64) -> u64 {
-        (bytes * 2).clamp(self.smallest_segment(), self.segment_bytes_max)
+    pub(crate) fn next_segment(&self, bytes: u64, partitions: u32) -> u64 {
+        let smallest = self.smallest_segment(partitions);
+        (bytes * 2).min(self.segment_bytes_max).max(smallest)
     }
 
-    /// Room for groups in the smallest segment.
-    pub(crate) fn smallest_room(&self) -> usize {
-        let start = SegmentHeader::data_start_for(self.partitions as usize);
-        self.smallest_segment() as usize - start - 2 * GROUP_HEADER
+    /// Room for batches in the smallest segment.
+    pub(crate) fn smallest_room(&self, partitions: u32) -> usize {
+        let start = SegmentHeader::data_start_for(partitions as usize);
+        self.smallest_segment(partitions) as usize - start - 2 * GROUP_HEADER
     }
 }

@@ -108,7 +108,7 @@ impl Writer {
         if !self.abandoned && first <= here {
             max.min(here)
         } else {
-            max.min(self.core.settings.smallest_room())
+            max.min(self.core.settings.smallest_room(self.core.partitions()))
         }
     }
 
@@ -180,6 +180,8 @@ impl Writer {
             return Err(AppendError::ReadOnly { reason: reason.clone() });
         }
         let time_ms = self.core.settings.clock.now_ms().max(self.last_time);
+        let partitions = self.table.len().max(self.core.partitions() as usize);
+        self.table.resize(partitions, Default::default());
         // Once more in the next segment if the write fails, and then no more.
         for attempt in 0..2 {
             if self.abandoned || (bytes > 0 && bytes > self.room_here()) {
@@ -187,6 +189,10 @@ impl Writer {
                     Ok(()) => {}
                     Err(RollError::NoSpare(reason)) => return Err(AppendError::NoSpace { reason }),
                     Err(RollError::Io(error)) => return Err(self.give_up(&error)),
+                }
+                // Partitions that were added since the group was put together make the table longer.
+                if bytes > self.room_here() {
+                    return Err(AppendError::QueueFull);
                 }
             }
             let headers = self.headers(batches, time_ms);
@@ -384,7 +390,7 @@ impl Writer {
         let core = self.core.clone();
         // If this fails the segment is abandoned and ends at the same place: what was in it was acknowledged unsynced.
         let _ = self.sync();
-        let (id, bytes_min) = (self.segment.id + 1, core.settings.smallest_segment());
+        let (id, bytes_min) = (self.segment.id + 1, core.settings.smallest_segment(core.partitions()));
         let spare = core.spares.take(bytes_min).map_err(RollError::NoSpare)?;
         let new = NewSegment {
             store: core.store,
@@ -398,7 +404,7 @@ impl Writer {
             prev_end: self.end,
         };
         let (file, segment) = begin_segment(&core, &new, &spare.path, &self.table).map_err(RollError::Io)?;
-        core.spares.want(core.settings.next_segment(segment.capacity));
+        core.spares.want(core.settings.next_segment(segment.capacity, core.partitions()));
         self.segment.seal();
         lock(&core.to_index).push_back(self.segment.clone());
         write(&core.segments).push_back(segment.clone());

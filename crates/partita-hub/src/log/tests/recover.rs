@@ -167,6 +167,26 @@ fn partitions_can_be_added_and_never_removed() {
 }
 
 #[test]
+fn partitions_added_later_work_at_once_and_after_a_restart() {
+    let disk = SimDisk::new(1);
+    let mut bench = Bench::open(&disk, small(2)).expect("opens");
+    bench.core.ends.write().expect("unpoisoned").resize(200, Default::default());
+    bench.core.partitions.store(200, Ordering::SeqCst);
+    bench.put(199, "added");
+    assert_eq!(bench.texts(199), ["added"]);
+    drop(bench);
+    let error = Bench::open(&disk, small(2)).err().expect("refused").to_string();
+    assert!(error.starts_with("the log of hub 7 has 200 partitions"), "{error}");
+    let mut bench = Bench::open(&disk, small(200)).expect("opens");
+    for _ in 0..20 {
+        bench.put(199, &"more".repeat(1_000));
+    }
+    drop(bench);
+    let bench = Bench::open(&disk, small(200)).expect("opens");
+    assert_eq!(bench.texts(199).len(), 21);
+}
+
+#[test]
 fn places_that_are_not_ours_are_refused_in_one_sentence_and_left_as_they_were() {
     let message = |disk: &SimDisk| {
         let before = disk.paths();
