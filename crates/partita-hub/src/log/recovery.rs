@@ -319,8 +319,9 @@ fn resume(core: &Arc<Core>, found: Vec<Found>, recovery: &mut Recovery) -> Resul
 
     let fail = |error| OpenError::io("writing", &active.path, error);
     let file = core.disk.open(&active.path, Access::Write(core.mode)).map_err(fail)?;
-    // After a kill, whole groups may be in the page cache only.
+    // After a kill, whole groups may be in the page cache only, and so may the segment's name.
     file.sync().map_err(fail)?;
+    core.disk.sync_dir(&core.dir).map_err(fail)?;
     if !active.damaged {
         fill_tail(core, &active, &mut last);
     }

@@ -64,11 +64,14 @@ impl Store {
         let begun = content.len() <= StoreRecord::LEN && StoreRecord::decode(&content).is_err();
         let id = if unused && begun && content.iter().all(|byte| *byte == 0) {
             let id = StoreId::generate();
-            create(&*disk, &path, &file, id).map_err(fail("creating"))?;
+            make_durable(&*disk, &path, &file, Some(id)).map_err(fail("creating"))?;
             id
         } else {
             match StoreRecord::decode(&content) {
-                Ok(record) => record.store,
+                // A first start that was killed may have left it in the page cache only.
+                Ok(record) => make_durable(&*disk, &path, &file, None)
+                    .map(|()| record.store)
+                    .map_err(fail("syncing"))?,
                 Err(StoreRecordError::Foreign) => return Err(OpenError::Foreign { path }),
                 Err(StoreRecordError::Damaged) => return Err(OpenError::Damaged { path: file }),
                 Err(StoreRecordError::Newer { major }) => {
@@ -99,6 +102,18 @@ impl Store {
         Ok((log, recovery))
     }
 
+    /// The hubs there are, in order.
+    pub fn hubs(&self) -> Result<Vec<u64>, OpenError> {
+        let dir = self.path.join("hubs");
+        let names = match self.disk.list(&dir) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+            names => names.map_err(|error| OpenError::io("listing", dir, error))?,
+        };
+        let mut ids: Vec<u64> = names.iter().filter_map(|name| u64::from_str_radix(name, 16).ok()).collect();
+        ids.sort_unstable();
+        Ok(ids)
+    }
+
     pub(crate) fn hub_dir(&self, hub: u64) -> PathBuf {
         self.path.join("hubs").join(format!("{hub:016x}"))
     }
@@ -109,10 +124,13 @@ impl Store {
     }
 }
 
-fn create(disk: &dyn Disk, dir: &Path, path: &Path, id: StoreId) -> io::Result<()> {
+/// Writes the file if it has no content yet, and makes it durable.
+fn make_durable(disk: &dyn Disk, dir: &Path, path: &Path, id: Option<StoreId>) -> io::Result<()> {
     // The lock is on this very file, so it is written in place; until it is whole nothing else is in the directory.
     let file = disk.open(path, Access::Write(WriteMode::Buffered))?;
-    write_exact(&*file, &StoreRecord::new(id).encode(), 0)?;
+    if let Some(id) = id {
+        write_exact(&*file, &StoreRecord::new(id).encode(), 0)?;
+    }
     file.sync()?;
     disk.sync_dir(dir)
 }

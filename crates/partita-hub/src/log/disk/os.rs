@@ -40,18 +40,18 @@ impl Disk for OsDisk {
     }
 
     fn create_dir(&self, dir: &Path) -> io::Result<()> {
-        if dir.is_dir() {
-            return Ok(());
-        }
-        if let Some(above) = dir.parent().filter(|above| !above.as_os_str().is_empty()) {
-            self.create_dir(above)?;
-        }
-        match fs::create_dir(dir) {
-            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
-            _ => {}
-        }
         let above = dir.parent().filter(|above| !above.as_os_str().is_empty());
-        // A parent that may not be opened for reading cannot be synced by us; the directory still exists.
+        if !dir.is_dir() {
+            if let Some(above) = above {
+                self.create_dir(above)?;
+            }
+            match fs::create_dir(dir) {
+                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+                _ => {}
+            }
+        }
+        // Also if it is there: a process that was killed may have made it. A parent that may not be opened cannot be
+        // synced by us; the directory still exists.
         let _ = self.sync_dir(above.unwrap_or(Path::new(".")));
         Ok(())
     }

@@ -139,11 +139,12 @@ impl SimDisk {
         state.off = false;
     }
 
-    /// Ends the process but not the machine: what was written stays, synced or not.
+    /// Ends the process but not the machine, also at a planned power cut: what was written stays, synced or not.
     pub fn kill(&self) {
         let mut state = self.state();
         state.locked.clear();
         state.faults.clear();
+        state.off = false;
     }
 
     /// The files there are.
