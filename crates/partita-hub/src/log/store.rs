@@ -49,6 +49,8 @@ impl Store {
             }
             names => names.map_err(fail("listing"))?,
         };
+        // A disk of its own has this at its root.
+        let names: Vec<String> = names.into_iter().filter(|name| name != "lost+found").collect();
         let has_store = names.iter().any(|name| name == STORE);
         if !has_store && !names.is_empty() {
             return Err(OpenError::Foreign { path });

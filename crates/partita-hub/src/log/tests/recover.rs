@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::super::position::{LogPosition, resolve};
 use super::super::retention::Retention;
+use super::super::settings::Durability;
 use super::*;
 use crate::log::{Fault, When};
 
@@ -70,6 +71,37 @@ fn the_same_damage_before_a_mark_is_damage() {
     assert_eq!(events.len(), 1);
     assert!(matches!(errors[..], [ReadError::Corrupt { from: 1, resume: 2, .. }]), "{errors:?}");
     assert_eq!(bench.put(0, "three").first_seq, 2);
+}
+
+#[test]
+fn a_left_over_that_fits_to_the_byte_is_not_taken_for_the_next_group() {
+    // Three commits that were never synced, of which the power cut left only the last.
+    let settings = Settings { durability: Durability::Never, ..small(1) };
+    let disk = SimDisk::new(1);
+    let mut bench = Bench::open(&disk, settings.clone()).expect("opens");
+    let start = active_end(&bench) as usize;
+    // Up to a block's end: a later write pads its last block with zeros, so only what starts a block can be left over.
+    let heads = 2 * (48 + 48 + 4);
+    let filled = start.next_multiple_of(4_096) - start - heads;
+    bench.put(0, "a");
+    bench.put(0, &"b".repeat(filled - 1));
+    let lost = active_end(&bench) as usize;
+    assert_eq!(lost % 4_096, 0);
+    bench.put(0, "left over");
+    drop(bench);
+    let path = segment_file(&disk);
+    let mut bytes = disk.content(&path).expect("there");
+    bytes[start..lost].fill(0);
+    disk.set_content(&path, bytes);
+
+    // A mark and two events fill the hole exactly, so numbers and places of the left-over would fit.
+    let mut bench = Bench::open(&disk, settings.clone()).expect("opens");
+    assert!(bench.recovery.is_clean(), "{}", bench.recovery);
+    assert_eq!(bench.texts(0), Vec::<String>::new());
+    bench.commit(&[(0, vec!["c".repeat(48), "d".repeat(filled)])]).expect("committed");
+    assert_eq!(active_end(&bench) as usize, lost);
+    drop(bench);
+    assert_eq!(Bench::open(&disk, settings).expect("opens").texts(0).len(), 2);
 }
 
 #[test]
