@@ -113,6 +113,42 @@ fn producers_and_waiting_readers_meet_in_order() {
     assert_eq!(before, after);
 }
 
+/// The page cache must not show a reader an old version of a block that a direct write has replaced.
+#[test]
+fn readers_of_the_active_segment_see_what_was_written_whatever_the_page_cache_held() {
+    let dir = tempfile::tempdir().expect("dir");
+    let store = Store::open(dir.path()).expect("opens");
+    let settings = Settings { tail_bytes_max: 32 << 10, batch_bytes_max: 32 << 10, ..Settings::new(2) };
+    let (log, _) = store.open_hub(1, settings).expect("opens");
+    const BATCHES: u64 = 3_000;
+    let log = &log;
+    thread::scope(|scope| {
+        for chunk in [1, 4 << 10, 40 << 10, 300 << 10] {
+            scope.spawn(move || {
+                let mut reader = log.reader(0, LogPosition::Earliest).expect("reader");
+                let mut batches = Vec::new();
+                while reader.next_seq() < BATCHES * 3 {
+                    assert!(reader.wait(Duration::from_secs(20)));
+                    batches.clear();
+                    let from = reader.next_seq();
+                    reader.read(chunk, &mut batches).expect("nothing is damaged");
+                    for (event, seq) in batches.iter().flat_map(StoredBatch::events).zip(from..) {
+                        assert_eq!(event.seq, seq);
+                        assert!(event.data.starts_with(format!("{seq} ").as_bytes()));
+                    }
+                }
+            });
+        }
+        for i in 0..BATCHES {
+            let texts: Vec<_> = (i * 3..i * 3 + 3)
+                .map(|seq| format!("{seq} {}", "r".repeat((seq * 61 % 700) as usize)))
+                .collect();
+            log.append_and_wait(0, batch(&texts)).expect("durable");
+        }
+    });
+    assert_eq!(log.damage(), []);
+}
+
 #[test]
 fn direct_and_buffered_logs_are_the_same_format() {
     let dir = tempfile::tempdir().expect("dir");
