@@ -1,0 +1,227 @@
+//! One hub: its log, its consumer groups, and the readers attached to it.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use partita_core::model::{
+    ConsumerGroup, HubName, LastEnqueued, Offset, SequenceNumber, StreamPosition, Timestamp,
+};
+
+use super::admission::Readers;
+use super::meta::Meta;
+use super::reader::{Attach, AttachError, HubReader, Seat};
+use super::routing::{Route, Router};
+use super::{BrokerError, check_name};
+use crate::log::{
+    Ack, AckSink, AppendError, Disk, EncodedBatch, HubLog, OpenError, PARTITIONS_MAX, PartitionInfo, Placed,
+    Recovery, Retention, Settings, Store,
+};
+
+/// What a new hub is like.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct HubOptions {
+    /// How many partitions; more can be added.
+    pub partitions: u32,
+    /// What is kept how long.
+    pub retention: Retention,
+}
+
+impl Default for HubOptions {
+    /// Four partitions, a day.
+    fn default() -> Self {
+        Self { partitions: 4, retention: Retention::default() }
+    }
+}
+
+/// Those who read a partition in a group, and how to reach them.
+#[derive(Debug, Default)]
+struct Table {
+    readers: Readers,
+    seats: HashMap<u64, Arc<Seat>>,
+}
+
+/// A hub that is open.
+#[derive(Debug)]
+pub struct Hub {
+    name: HubName,
+    id: u64,
+    log: HubLog,
+    disk: Arc<dyn Disk>,
+    dir: std::path::PathBuf,
+    meta: Mutex<Meta>,
+    router: Router,
+    tables: Mutex<HashMap<(ConsumerGroup, u32), Table>>,
+    next_reader: AtomicU64,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Hub {
+    pub(crate) fn open(
+        store: &Store,
+        disk: Arc<dyn Disk>,
+        id: u64,
+        meta: Meta,
+        defaults: &Settings,
+    ) -> Result<(Self, Recovery), OpenError> {
+        let settings =
+            Settings { partitions: meta.partitions, retention: meta.retention, ..defaults.clone() };
+        let (log, recovery) = store.open_hub(id, settings)?;
+        let hub = Self {
+            name: HubName::new(&meta.name),
+            id,
+            log,
+            disk,
+            dir: store.hub_dir(id),
+            meta: Mutex::new(meta),
+            router: Router::default(),
+            tables: Mutex::default(),
+            next_reader: AtomicU64::new(1),
+        };
+        Ok((hub, recovery))
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &HubName {
+        &self.name
+    }
+
+    /// Its number in the data directory.
+    pub fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// Its log.
+    pub fn log(&self) -> &HubLog {
+        &self.log
+    }
+
+    /// How many partitions it has.
+    pub fn partitions(&self) -> u32 {
+        self.log.partitions()
+    }
+
+    /// Adds partitions, durably, until there are `partitions`. Keys hash to other partitions from then on.
+    pub fn add_partitions(&self, partitions: u32) -> Result<(), BrokerError> {
+        let found = self.partitions();
+        if partitions < found {
+            return Err(BrokerError::FewerPartitions { hub: self.name.clone(), found, asked: partitions });
+        }
+        if partitions > PARTITIONS_MAX {
+            let text = format!("a hub has 1 to {PARTITIONS_MAX} partitions, not {partitions}");
+            return Err(OpenError::Settings(text).into());
+        }
+        self.change(|meta| meta.partitions = partitions)?;
+        self.log.add_partitions(partitions);
+        Ok(())
+    }
+
+    /// The consumer groups; the default one is always there.
+    pub fn groups(&self) -> Vec<ConsumerGroup> {
+        let more = lock(&self.meta).groups.iter().map(ConsumerGroup::new).collect::<Vec<_>>();
+        std::iter::once(ConsumerGroup::default()).chain(more).collect()
+    }
+
+    /// Makes a consumer group, durably; one that exists stays as it is.
+    pub fn create_group(&self, group: &ConsumerGroup) -> Result<(), BrokerError> {
+        if self.groups().contains(group) {
+            return Ok(());
+        }
+        check_name(group.as_str())?;
+        self.change(|meta| meta.groups.push(group.as_str().to_owned()))
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Meta)) -> Result<(), BrokerError> {
+        let mut meta = lock(&self.meta);
+        let mut changed = meta.clone();
+        change(&mut changed);
+        let saved = changed.save(&*self.disk, &self.dir);
+        saved.map_err(|source| BrokerError::Io { path: self.dir.clone(), source })?;
+        *meta = changed;
+        Ok(())
+    }
+
+    /// Hands a batch to the committer, without waiting; says which partition it goes to. `sink` hears with `token` what
+    /// became of it.
+    pub fn send(
+        &self,
+        route: Route<'_>,
+        batch: EncodedBatch,
+        token: u64,
+        sink: &Arc<dyn AckSink>,
+    ) -> Result<u32, AppendError> {
+        let partition = self.router.partition(route, self.partitions());
+        self.log.append(partition, batch, token, sink).map(|()| partition)
+    }
+
+    /// Sends a batch and waits until it is durable as the settings say.
+    pub fn send_and_wait(&self, route: Route<'_>, batch: EncodedBatch) -> Result<Placed, AppendError> {
+        self.log.append_and_wait(self.router.partition(route, self.partitions()), batch)
+    }
+
+    /// The ends of a partition; `None` if there is no such partition.
+    pub fn partition(&self, partition: u32) -> Option<PartitionInfo> {
+        self.log.partition(partition)
+    }
+
+    /// The last event of a partition, as readers are told of it.
+    pub fn last_enqueued(&self, partition: u32) -> Option<LastEnqueued> {
+        let info = self.log.partition(partition)?;
+        let last = info.next_seq.checked_sub(1).zip(info.last_offset);
+        Some(LastEnqueued {
+            position: last.map(|(seq, offset)| StreamPosition {
+                sequence: SequenceNumber(seq.cast_signed()),
+                offset: Offset::number(offset),
+            }),
+            enqueued_time: info.last_time_ms.map(Timestamp),
+            retrieved: Timestamp::now(),
+        })
+    }
+
+    /// Attaches a reader to a partition. One with an epoch sends away those that must go.
+    pub fn attach(self: &Arc<Self>, attach: Attach) -> Result<HubReader, AttachError> {
+        if !self.groups().contains(&attach.group) {
+            return Err(AttachError::NoGroup { group: attach.group });
+        }
+        // The position first: a reader that cannot start must not send anyone away.
+        let reader = self.log.reader(attach.partition, attach.log_position()?)?;
+        let id = self.next_reader.fetch_add(1, Ordering::Relaxed);
+        let seat = Arc::new(Seat::default());
+        let key = (attach.group, attach.partition);
+        let mut tables = lock(&self.tables);
+        let table = tables.entry(key.clone()).or_default();
+        let evicted = table.readers.admit(id, attach.name, attach.epoch)?;
+        let gone: Vec<_> =
+            evicted.into_iter().filter_map(|e| Some((table.seats.remove(&e.id)?, e.reason))).collect();
+        table.seats.insert(id, seat.clone());
+        drop(tables);
+        for (seat, reason) in gone {
+            seat.evict(reason);
+        }
+        Ok(HubReader::new(self.clone(), key, id, seat, reader))
+    }
+
+    /// A reader leaves.
+    pub(crate) fn detach(&self, key: &(ConsumerGroup, u32), id: u64) {
+        let mut tables = lock(&self.tables);
+        if let Some(table) = tables.get_mut(key) {
+            table.readers.leave(id);
+            table.seats.remove(&id);
+            if table.readers.is_empty() {
+                tables.remove(key);
+            }
+        }
+    }
+}
+
+impl AckSink for std::sync::mpsc::Sender<Ack> {
+    /// A producer that is gone needs no answer.
+    fn acked(&self, acks: &[Ack]) {
+        for ack in acks {
+            let _ = self.send(ack.clone());
+        }
+    }
+}

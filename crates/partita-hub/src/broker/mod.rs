@@ -1,0 +1,152 @@
+//! The broker: hubs by name, consumer groups, routing, and who may read. It keeps no record of what was read, and no
+//! protocol is in it; batches are the log's opaque bytes.
+
+mod admission;
+mod hub;
+mod meta;
+mod reader;
+mod routing;
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+pub use admission::{PLAIN_READERS_MAX, Refused};
+pub use hub::{Hub, HubOptions};
+use meta::Meta;
+use partita_core::model::HubName;
+pub use reader::{Attach, AttachError, HubReadError, HubReader};
+pub use routing::{Route, partition_of};
+use thiserror::Error;
+
+use crate::log::{Disk, OpenError, OsDisk, Recovery, Settings, Store, StoreId};
+
+/// Why a hub or group was not made or changed.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum BrokerError {
+    /// There is one of this name.
+    #[error("hub '{0}' already exists")]
+    HubExists(HubName),
+    /// Names are 1 to 256 letters, digits, dots, hyphens and underscores, and start and end with a letter or digit.
+    #[error("'{0}' is no name for a hub or group: use letters, digits, '.', '-' and '_'")]
+    BadName(String),
+    /// Partitions can only be added.
+    #[error("hub '{hub}' has {found} partitions, {asked} were asked for: partitions are never removed")]
+    FewerPartitions {
+        /// The hub.
+        hub: HubName,
+        /// How many it has.
+        found: u32,
+        /// How many were asked for.
+        asked: u32,
+    },
+    /// The hub's log was not opened.
+    #[error(transparent)]
+    Log(#[from] OpenError),
+    /// The hub's description could not be written.
+    #[error("writing {} failed: {source}", path.display())]
+    Io {
+        /// Where.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+/// The hubs of a data directory.
+#[derive(Debug)]
+pub struct Broker {
+    store: Store,
+    disk: Arc<dyn Disk>,
+    /// Settings of every hub's log, apart from what each hub says itself.
+    defaults: Settings,
+    hubs: Mutex<BTreeMap<String, Arc<Hub>>>,
+}
+
+impl Broker {
+    /// Opens a data directory and all hubs in it; says what was found in each.
+    pub fn open(path: impl Into<PathBuf>) -> Result<(Self, Vec<(HubName, Recovery)>), BrokerError> {
+        Self::open_with(Arc::new(OsDisk), path, Settings::new(1))
+    }
+
+    /// The same, on a disk of your own and with log settings of your own; each hub has its own partitions and
+    /// retention.
+    pub fn open_with(
+        disk: Arc<dyn Disk>,
+        path: impl Into<PathBuf>,
+        defaults: Settings,
+    ) -> Result<(Self, Vec<(HubName, Recovery)>), BrokerError> {
+        let store = Store::open_on(disk.clone(), path)?;
+        let mut hubs = BTreeMap::new();
+        let mut found = Vec::new();
+        for id in store.hubs()? {
+            let dir = store.hub_dir(id);
+            let fail = |source: io::Error| match source.kind() {
+                io::ErrorKind::InvalidData => OpenError::Damaged { path: dir.join("meta") },
+                _ => OpenError::io("reading", dir.join("meta"), source),
+            };
+            let Some(meta) = Meta::load(&*disk, &dir).map_err(fail)? else { continue };
+            let (hub, recovery) = Hub::open(&store, disk.clone(), id, meta, &defaults)?;
+            found.push((hub.name().clone(), recovery));
+            hubs.insert(fold(hub.name().as_str()), Arc::new(hub));
+        }
+        Ok((Self { store, disk, defaults, hubs: Mutex::new(hubs) }, found))
+    }
+
+    /// Which life of the data this is.
+    pub fn store_id(&self) -> StoreId {
+        self.store.id()
+    }
+
+    /// A hub by its name, whatever the case.
+    pub fn hub(&self, name: &str) -> Option<Arc<Hub>> {
+        self.hubs().get(&fold(name)).cloned()
+    }
+
+    /// All hubs, by name.
+    pub fn list(&self) -> Vec<Arc<Hub>> {
+        self.hubs().values().cloned().collect()
+    }
+
+    /// Makes a hub, durably.
+    pub fn create_hub(&self, name: &HubName, options: HubOptions) -> Result<Arc<Hub>, BrokerError> {
+        check_name(name.as_str())?;
+        let mut hubs = self.hubs();
+        if hubs.contains_key(&fold(name.as_str())) {
+            return Err(BrokerError::HubExists(name.clone()));
+        }
+        let id = self.store.hubs()?.last().map_or(1, |last| last + 1);
+        let meta = Meta {
+            name: name.as_str().to_owned(),
+            partitions: options.partitions,
+            retention: options.retention,
+            groups: Vec::new(),
+        };
+        let dir = self.store.hub_dir(id);
+        // The log first: a directory without a description is a hub that was never finished.
+        let (hub, _) = Hub::open(&self.store, self.disk.clone(), id, meta.clone(), &self.defaults)?;
+        meta.save(&*self.disk, &dir).map_err(|source| BrokerError::Io { path: dir, source })?;
+        let hub = Arc::new(hub);
+        hubs.insert(fold(name.as_str()), hub.clone());
+        Ok(hub)
+    }
+
+    fn hubs(&self) -> MutexGuard<'_, BTreeMap<String, Arc<Hub>>> {
+        self.hubs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Names compare without case.
+fn fold(name: &str) -> String {
+    name.to_lowercase()
+}
+
+fn check_name(name: &str) -> Result<(), BrokerError> {
+    let ends = [name.chars().next(), name.chars().next_back()];
+    let good = (1..=256).contains(&name.len())
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_'))
+        && ends.iter().all(|c| c.is_some_and(|c| c.is_ascii_alphanumeric()));
+    if good { Ok(()) } else { Err(BrokerError::BadName(name.to_owned())) }
+}

@@ -1,0 +1,184 @@
+//! A reader of a partition in a consumer group.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use partita_core::model::{ConsumerGroup, Epoch, Position};
+use thiserror::Error;
+
+use super::admission::Refused;
+use super::hub::Hub;
+use crate::log::park::park_until;
+use crate::log::{LogPosition, LogReader, ReadError, StoredBatch};
+
+/// What a reader asks for.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Attach {
+    /// The consumer group.
+    pub group: ConsumerGroup,
+    /// The partition.
+    pub partition: u32,
+    /// Where to start.
+    pub from: Position,
+    /// Reads alone, at this level; `None` = beside others.
+    pub epoch: Option<Epoch>,
+    /// The reader's name, for messages.
+    pub name: Arc<str>,
+}
+
+impl Attach {
+    pub(crate) fn log_position(&self) -> Result<LogPosition, AttachError> {
+        let bad = || AttachError::BadPosition { position: self.from.to_string() };
+        Ok(match &self.from {
+            Position::Earliest => LogPosition::Earliest,
+            Position::Latest => LogPosition::Latest,
+            Position::Time(time) => LogPosition::Time(time.millis()),
+            Position::Offset { offset, inclusive } => {
+                let offset = offset.as_number().ok_or_else(bad)?;
+                LogPosition::Offset(offset + u64::from(!inclusive))
+            }
+            // After event -1 is before the first one.
+            Position::Sequence { sequence, inclusive } => {
+                let seq = sequence.0 + i64::from(!inclusive);
+                LogPosition::Seq(u64::try_from(seq).map_err(|_| bad())?)
+            }
+        })
+    }
+}
+
+/// Why a reader was not attached.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum AttachError {
+    /// There is no such group.
+    #[error("The messaging entity '{group}' could not be found")]
+    NoGroup {
+        /// The group.
+        group: ConsumerGroup,
+    },
+    /// The offset or number is none of this hub.
+    #[error("{position} is no position in this hub")]
+    BadPosition {
+        /// What was asked for.
+        position: String,
+    },
+    /// Others read there.
+    #[error(transparent)]
+    Refused(#[from] Refused),
+    /// The position is not there, or the partition.
+    #[error(transparent)]
+    Position(#[from] ReadError),
+}
+
+/// Why a reader ends, or what it cannot read.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum HubReadError {
+    /// A reader with an equal or higher epoch took the partition.
+    #[error("{reason}")]
+    Evicted {
+        /// Who took it.
+        reason: String,
+    },
+    /// The log could not be read there.
+    #[error(transparent)]
+    Log(#[from] ReadError),
+}
+
+/// How the hub reaches a reader.
+#[derive(Debug, Default)]
+pub(crate) struct Seat {
+    state: Mutex<SeatState>,
+}
+
+#[derive(Debug, Default)]
+struct SeatState {
+    evicted: Option<String>,
+    waker: Option<Waker>,
+}
+
+impl Seat {
+    fn state(&self) -> MutexGuard<'_, SeatState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn evict(&self, reason: String) {
+        let waker = {
+            let mut state = self.state();
+            state.evicted = Some(reason);
+            state.waker.take()
+        };
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+}
+
+/// A reader of a partition in a consumer group. Dropping it detaches it.
+#[derive(Debug)]
+pub struct HubReader {
+    hub: Arc<Hub>,
+    key: (ConsumerGroup, u32),
+    id: u64,
+    seat: Arc<Seat>,
+    reader: LogReader,
+}
+
+impl HubReader {
+    pub(crate) fn new(
+        hub: Arc<Hub>,
+        key: (ConsumerGroup, u32),
+        id: u64,
+        seat: Arc<Seat>,
+        reader: LogReader,
+    ) -> Self {
+        Self { hub, key, id, seat, reader }
+    }
+
+    /// The hub.
+    pub fn hub(&self) -> &Arc<Hub> {
+        &self.hub
+    }
+
+    /// The sequence number of the event that is read next.
+    pub fn next_seq(&self) -> u64 {
+        self.reader.next_seq()
+    }
+
+    /// Goes on at this sequence number, past what cannot be read.
+    pub fn seek(&mut self, seq: u64) {
+        self.reader.seek(seq);
+    }
+
+    /// Appends the next batches to `out`, see [`LogReader::read`]. Nothing is read after an eviction.
+    pub fn read(&mut self, bytes_max: usize, out: &mut Vec<StoredBatch>) -> Result<(), HubReadError> {
+        if let Some(reason) = self.seat.state().evicted.clone() {
+            return Err(HubReadError::Evicted { reason });
+        }
+        Ok(self.reader.read(bytes_max, out)?)
+    }
+
+    /// Ready when the next [`HubReader::read`] has something to say; until then the waker is kept.
+    pub fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        {
+            let mut state = self.seat.state();
+            if state.evicted.is_some() {
+                return Poll::Ready(());
+            }
+            state.waker = Some(cx.waker().clone());
+        }
+        self.reader.poll_ready(cx)
+    }
+
+    /// Blocks the thread until there is something to read; false if there is not within `time_max`.
+    pub fn wait(&mut self, time_max: Duration) -> bool {
+        park_until(time_max, |cx| self.poll_ready(cx))
+    }
+}
+
+impl Drop for HubReader {
+    fn drop(&mut self) {
+        self.hub.detach(&self.key, self.id);
+    }
+}

@@ -1,0 +1,8 @@
+//! Partita's event hub in the box: durable, partitioned, served by one process from a directory.
+//!
+//! - [`log`] is the storage: one shared log per hub, written by one committer, with each partition its own commit log to
+//!   its readers.
+//! - [`broker`] is what a hub is on top of that: names, consumer groups, routing, and who may read.
+
+pub mod broker;
+pub mod log;

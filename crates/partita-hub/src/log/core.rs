@@ -1,0 +1,189 @@
+//! What the committer, the housekeeper and readers of one hub share. The committer alone writes it, except that
+//! retention takes segments from the front.
+
+use std::collections::{HashMap, VecDeque};
+use std::io;
+use std::ops::Range;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::task::Waker;
+
+use super::disk::{Disk, DiskFile, WriteMode, read_full, read_whole};
+use super::format::{IndexEntry, SealedIndex, StoreId, Table};
+use super::index::IndexCache;
+use super::recovery::Damage;
+use super::scan::{Scan, ScanInput, scan};
+use super::segment::{Segment, index_path};
+use super::settings::Settings;
+use super::spares::Spares;
+use super::tail::TailCache;
+
+/// Shared state of a hub's log.
+#[derive(Debug)]
+pub(crate) struct Core {
+    pub(crate) disk: Arc<dyn Disk>,
+    pub(crate) dir: PathBuf,
+    pub(crate) store: StoreId,
+    pub(crate) hub: u64,
+    pub(crate) settings: Settings,
+    /// How many partitions there are now; the settings say how many there were when the hub was opened.
+    pub(crate) partitions: AtomicU32,
+    pub(crate) mode: WriteMode,
+    pub(crate) spares: Spares,
+    /// Oldest first; the last one is being written.
+    pub(crate) segments: RwLock<VecDeque<Arc<Segment>>>,
+    /// Where each partition ends for readers.
+    pub(crate) ends: RwLock<Table>,
+    pub(crate) tail: RwLock<TailCache>,
+    pub(crate) indexes: Mutex<IndexCache>,
+    /// Readers to wake when their partition grows.
+    pub(crate) waiting: Mutex<HashMap<u32, Vec<Waker>>>,
+    /// No more events will come.
+    pub(crate) closed: AtomicBool,
+    /// What reading, or looking through sealed segments, found to be damaged.
+    pub(crate) damage: Mutex<Vec<Damage>>,
+    /// Sealed segments whose index is not in a file yet.
+    pub(crate) to_index: Mutex<VecDeque<Arc<Segment>>>,
+}
+
+/// Locks without caring for a thread that panicked: every critical section leaves the data consistent.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+pub(crate) fn read<T>(lock: &RwLock<T>) -> RwLockReadGuard<'_, T> {
+    lock.read().unwrap_or_else(PoisonError::into_inner)
+}
+
+pub(crate) fn write<T>(lock: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
+    lock.write().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Core {
+    /// How many partitions there are.
+    pub(crate) fn partitions(&self) -> u32 {
+        self.partitions.load(Ordering::Acquire)
+    }
+
+    /// The segment that holds event `seq` of a partition, with the first number after it; `Err` with the oldest event
+    /// there is if it is gone.
+    pub(crate) fn locate(&self, partition: u32, seq: u64) -> Result<(Arc<Segment>, u64), u64> {
+        let segments = read(&self.segments);
+        let after = segments.partition_point(|segment| segment.first_seq(partition) <= seq);
+        let Some(segment) = after.checked_sub(1).and_then(|at| segments.get(at)) else {
+            return Err(segments.front().map_or(0, |first| first.first_seq(partition)));
+        };
+        let resume = match segments.get(after) {
+            Some(next) => next.first_seq(partition),
+            None => self.end_of(partition),
+        };
+        Ok((segment.clone(), resume))
+    }
+
+    /// The oldest event of a partition.
+    pub(crate) fn first_seq(&self, partition: u32) -> u64 {
+        read(&self.segments).front().map_or(0, |first| first.first_seq(partition))
+    }
+
+    /// The number of a partition's next event.
+    pub(crate) fn end_of(&self, partition: u32) -> u64 {
+        read(&self.ends).get(partition as usize).map_or(0, |end| end.next_seq)
+    }
+
+    /// How far a segment can be read from disk. A direct write replaces the last block, and the page cache may keep
+    /// its former content for a moment, so that block is left to the tail cache.
+    pub(crate) fn readable(&self, segment: &Segment) -> u64 {
+        let sealed = segment.is_sealed();
+        let end = segment.end();
+        match self.mode {
+            WriteMode::Direct if !sealed => end - end % super::format::BLOCK as u64,
+            _ => end,
+        }
+    }
+
+    /// Looks at the index entries of a partition in a segment.
+    pub(crate) fn with_entries<R>(
+        &self,
+        segment: &Segment,
+        partition: u32,
+        look: impl FnOnce(&[IndexEntry]) -> R,
+    ) -> io::Result<R> {
+        if let Some(live) = &*read(&segment.live) {
+            return Ok(look(live.of(partition)));
+        }
+        let cached = lock(&self.indexes).get(segment.id);
+        let index = match cached {
+            Some(index) => index,
+            None => {
+                let index = Arc::new(self.load_index(segment)?);
+                lock(&self.indexes).insert(segment.id, index.clone());
+                index
+            }
+        };
+        Ok(look(index.of(partition)))
+    }
+
+    fn load_index(&self, segment: &Segment) -> io::Result<SealedIndex> {
+        let stored = read_whole(&*self.disk, &index_path(&self.dir, segment.id));
+        let stored = stored.ok().and_then(|b| SealedIndex::decode(&b, self.store, segment.id, segment.end()));
+        if let Some(index) = stored {
+            return Ok(index);
+        }
+        let found = self.rescan(segment)?;
+        Ok(found.index.seal())
+    }
+
+    /// Whether the log was closed.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
+    }
+
+    /// Notes damage and says so, once.
+    fn note_damage(&self, segment: u64, ranges: &[Range<u64>]) {
+        let mut known = lock(&self.damage);
+        for bytes in ranges {
+            let found = Damage { segment, bytes: bytes.clone() };
+            if !known.contains(&found) {
+                tracing::warn!(
+                    hub = self.hub,
+                    segment,
+                    from = bytes.start,
+                    to = bytes.end,
+                    "segment is damaged, its events there cannot be read"
+                );
+                known.push(found);
+            }
+        }
+    }
+
+    /// Reads a sealed segment and checks every byte of it.
+    pub(crate) fn rescan(&self, segment: &Segment) -> io::Result<Scan> {
+        let file = segment.open(&*self.disk)?;
+        let bytes = read_range(&*file, segment.end())?;
+        let found = scan(ScanInput {
+            bytes: &bytes,
+            start: segment.start,
+            segment: segment.id,
+            seed: segment.seed,
+            first_commit: (!segment.damaged).then_some(segment.first_commit),
+            boot: segment.boot,
+            table: segment.table.clone(),
+            sealed: true,
+        });
+        // A retired file may hold another segment by now.
+        if !segment.is_retired() {
+            self.note_damage(segment.id, &found.damage);
+        }
+        Ok(found)
+    }
+}
+
+/// The first `len` bytes of a file, or what there is of them.
+pub(crate) fn read_range(file: &dyn DiskFile, len: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = vec![0; len as usize];
+    file.will_need(0, len);
+    let read = read_full(file, &mut bytes, 0)?;
+    bytes.truncate(read);
+    Ok(bytes)
+}

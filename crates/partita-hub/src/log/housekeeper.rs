@@ -1,0 +1,156 @@
+//! What can wait: prepares segment files, writes indexes of sealed segments, removes what retention lets go. One step
+//! does all that is due; the thread around it decides when.
+
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::core::{Core, lock, read, write};
+use super::disk::{Access, write_exact};
+use super::retention::{SegmentFacts, expired};
+use super::segment::{Segment, index_path};
+use super::spares::Spare;
+
+/// A segment of 64 MiB a minute is 1 MB/s: nobody notices, and a terabyte takes eleven days.
+const SCRUB_EVERY: Duration = Duration::from_secs(60);
+
+/// Does the background work of a hub.
+#[derive(Debug)]
+pub(crate) struct Housekeeper {
+    core: Arc<Core>,
+    /// Whether preparing failed last time, so that it is said once.
+    failing: bool,
+    /// The last segment that was looked through, and when.
+    scrubbed: (u64, Instant),
+}
+
+impl Housekeeper {
+    pub(crate) fn new(core: Arc<Core>) -> Self {
+        Self { core, failing: false, scrubbed: (0, Instant::now()) }
+    }
+
+    /// Does all that is due. False if something failed and is worth trying again later.
+    pub(crate) fn step(&mut self) -> bool {
+        // Retention first: what it frees is the next segment.
+        let retained = self.apply_retention();
+        let prepared = self.prepare();
+        let indexed = self.write_indexes();
+        retained && prepared && indexed
+    }
+
+    /// Looks through the next sealed segment if it is time to, so that damage is found before a reader needs the events.
+    pub(crate) fn scrub_if_due(&mut self) {
+        if self.scrubbed.1.elapsed() >= SCRUB_EVERY {
+            self.scrub();
+        }
+    }
+
+    /// Looks through the next sealed segment; after the last one it starts over.
+    pub(crate) fn scrub(&mut self) {
+        let next = {
+            let segments = read(&self.core.segments);
+            let sealed = || segments.iter().filter(|segment| segment.is_sealed());
+            sealed().find(|segment| segment.id > self.scrubbed.0).or_else(|| sealed().next()).cloned()
+        };
+        self.scrubbed = (next.as_ref().map_or(0, |segment| segment.id), Instant::now());
+        let Some(segment) = next else { return };
+        if let Err(error) = self.core.rescan(&segment) {
+            tracing::warn!(hub = self.core.hub, segment = segment.id, %error, "segment could not be read");
+        }
+    }
+
+    fn prepare(&mut self) -> bool {
+        let core = &self.core;
+        match core.spares.prepare(&*core.disk, &core.dir, core.mode) {
+            Ok(_) => {
+                if std::mem::take(&mut self.failing) {
+                    tracing::info!(hub = core.hub, "there is space for events again");
+                }
+                true
+            }
+            Err(error) => {
+                if !std::mem::replace(&mut self.failing, true) {
+                    tracing::warn!(hub = core.hub, %error, "no segment can be prepared, trying again every second");
+                }
+                core.spares.fail(error.to_string());
+                false
+            }
+        }
+    }
+
+    fn write_indexes(&self) -> bool {
+        loop {
+            let Some(segment) = lock(&self.core.to_index).pop_front() else { return true };
+            if let Err(error) = self.write_index(&segment) {
+                // The index stays in memory; after a restart it is made again from the segment.
+                tracing::warn!(hub = self.core.hub, segment = segment.id, %error, "index not written");
+                return false;
+            }
+        }
+    }
+
+    fn write_index(&self, segment: &Segment) -> io::Result<()> {
+        let core = &self.core;
+        let Some(index) = read(&segment.live).as_ref().map(|live| Arc::new(live.seal())) else {
+            return Ok(());
+        };
+        let path = index_path(&core.dir, segment.id);
+        let unfinished = path.with_extension("idx.tmp");
+        let file = core.disk.open(&unfinished, Access::Create)?;
+        write_exact(&*file, &index.encode(core.store, segment.id, segment.end()), 0)?;
+        // Not synced: its checksum tells whether it is whole, and the segment has all that is in it.
+        core.disk.rename(&unfinished, &path)?;
+        lock(&core.indexes).insert(segment.id, index);
+        *write(&segment.live) = None;
+        Ok(())
+    }
+
+    fn apply_retention(&self) -> bool {
+        let core = &self.core;
+        let facts: Vec<SegmentFacts> = read(&core.segments)
+            .iter()
+            .map(|segment| SegmentFacts {
+                sealed: segment.is_sealed(),
+                last_time: segment.last_time(),
+                bytes: segment.capacity,
+            })
+            .collect();
+        for _ in 0..expired(&facts, &core.settings.retention, core.settings.clock.now_ms()) {
+            if let Err(error) = self.remove_oldest() {
+                tracing::warn!(hub = core.hub, %error, "an old segment could not be removed");
+                return false;
+            }
+        }
+        true
+    }
+
+    fn remove_oldest(&self) -> io::Result<()> {
+        let core = &self.core;
+        let Some(segment) = write(&core.segments).pop_front() else { return Ok(()) };
+        // Before the file changes: a reader that still has it open then takes a failed checksum for what it is.
+        segment.retire();
+        lock(&core.indexes).remove(segment.id);
+        lock(&core.to_index).retain(|waiting| waiting.id != segment.id);
+        match core.disk.remove(&index_path(&core.dir, segment.id)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let spare = core.spares.name_for(&core.dir, segment.capacity);
+        match &spare {
+            Some(path) => core.disk.rename(&segment.path, path)?,
+            None => core.disk.remove(&segment.path)?,
+        }
+        // One by one, so that a power cut never leaves a hole between segments.
+        core.disk.sync_dir(&core.dir)?;
+        tracing::debug!(
+            hub = core.hub,
+            segment = segment.id,
+            recycled = spare.is_some(),
+            "old segment removed"
+        );
+        if let Some(path) = spare {
+            core.spares.put(Spare { path, bytes: segment.capacity });
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,256 @@
+//! The log of one hub, running: a committer thread, a housekeeping thread, and the handle through which batches go in
+//! and readers come out.
+
+use std::any::Any;
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError, SyncSender};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use super::committer::{self, Ack, AckSink, Pending, Queue};
+use super::core::{Core, lock, read, write};
+use super::disk::WriteMode;
+use super::error::{AppendError, ReadError};
+use super::format::EncodedBatch;
+use super::housekeeper::Housekeeper;
+use super::position::{LogPosition, resolve};
+use super::reader::LogReader;
+use super::recovery::Damage;
+use super::settings::PARTITIONS_MAX;
+use super::writer::{Placed, Writer};
+
+/// How often retention looks at the clock, and a full disk is tried again.
+const HOUSEKEEPING: Duration = Duration::from_secs(1);
+
+/// The log of one hub. Dropping it closes it: what was appended is written first.
+pub struct HubLog {
+    core: Arc<Core>,
+    queue: Arc<Queue>,
+    /// Dropping the sender ends the housekeeper.
+    nudge: Option<SyncSender<()>>,
+    threads: Vec<JoinHandle<()>>,
+    read_only: Arc<AtomicBool>,
+    _lock: Arc<dyn Any + Send + Sync>,
+}
+
+impl fmt::Debug for HubLog {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HubLog")
+            .field("hub", &self.core.hub)
+            .field("dir", &self.core.dir)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The ends of a partition.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PartitionInfo {
+    /// The oldest event there is, or the next one if there is none.
+    pub first_seq: u64,
+    /// What the next event gets.
+    pub next_seq: u64,
+    /// The byte position of the next event.
+    pub next_offset: u64,
+    /// The last event's offset, if there ever was one.
+    pub last_offset: Option<u64>,
+    /// When the last event was enqueued, if there ever was one.
+    pub last_time_ms: Option<i64>,
+}
+
+impl HubLog {
+    pub(crate) fn start(
+        core: Arc<Core>,
+        writer: Writer,
+        lock: Arc<dyn Any + Send + Sync>,
+    ) -> io::Result<Self> {
+        let queue = Arc::new(Queue::default());
+        let read_only = Arc::new(AtomicBool::new(false));
+        let (nudge, nudged) = mpsc::sync_channel::<()>(1);
+        let mut log = Self {
+            core: core.clone(),
+            queue: queue.clone(),
+            nudge: Some(nudge.clone()),
+            threads: Vec::new(),
+            read_only: read_only.clone(),
+            _lock: lock,
+        };
+        let keeper_core = core.clone();
+        // Before the committer starts, which may need a segment before the keeper runs.
+        core.spares.attend(true);
+        let keeper = thread::Builder::new().name(format!("hub-{}-keeper", core.hub)).spawn(move || {
+            let mut keeper = Housekeeper::new(keeper_core.clone());
+            loop {
+                keeper.step();
+                keeper.scrub_if_due();
+                match nudged.recv_timeout(HOUSEKEEPING) {
+                    Ok(()) | Err(RecvTimeoutError::Timeout) => {}
+                    Err(RecvTimeoutError::Disconnected) => break,
+                }
+            }
+            keeper_core.spares.attend(false);
+        })?;
+        log.threads.push(keeper);
+        let committer = thread::Builder::new().name(format!("hub-{}-commit", core.hub)).spawn(move || {
+            let newest = |core: &Core| read(&core.segments).back().map(|segment| segment.id);
+            let mut known = newest(&core);
+            let mark_after = core.settings.mark_after;
+            committer::run(&queue, writer, mark_after, |writer| {
+                if writer.failure().is_some() {
+                    read_only.store(true, Ordering::Release);
+                }
+                let newest = newest(&core);
+                if std::mem::replace(&mut known, newest) != newest {
+                    // A full channel means that the keeper is about to look anyway.
+                    let _ = nudge.try_send(());
+                }
+            });
+        })?;
+        log.threads.push(committer);
+        Ok(log)
+    }
+
+    /// Hands a batch to the committer, without waiting. `sink` hears with `token` what became of it.
+    pub fn append(
+        &self,
+        partition: u32,
+        batch: EncodedBatch,
+        token: u64,
+        sink: &Arc<dyn AckSink>,
+    ) -> Result<(), AppendError> {
+        self.check(partition, &batch)?;
+        let pending = Pending { partition, batch, token, sink: sink.clone() };
+        self.queue.push(pending, self.core.settings.queue_bytes_max)
+    }
+
+    /// The same, but waits while the queue is full.
+    pub fn append_waiting(
+        &self,
+        partition: u32,
+        batch: EncodedBatch,
+        token: u64,
+        sink: &Arc<dyn AckSink>,
+    ) -> Result<(), AppendError> {
+        loop {
+            match self.append(partition, batch.clone(), token, sink) {
+                Err(AppendError::QueueFull) => {
+                    self.queue.wait_for_room(batch.disk_bytes(), self.core.settings.queue_bytes_max);
+                }
+                other => return other,
+            }
+        }
+    }
+
+    /// Appends a batch and waits until it is durable as the settings say.
+    pub fn append_and_wait(&self, partition: u32, batch: EncodedBatch) -> Result<Placed, AppendError> {
+        let (done, outcome) = mpsc::sync_channel(1);
+        let sink: Arc<dyn AckSink> = Arc::new(Once(done));
+        self.append_waiting(partition, batch, 0, &sink)?;
+        drop(sink);
+        outcome.recv().unwrap_or(Err(AppendError::Closed))
+    }
+
+    fn check(&self, partition: u32, batch: &EncodedBatch) -> Result<(), AppendError> {
+        let (partitions, max) = (self.partitions(), self.core.settings.batch_bytes_max);
+        if partition >= partitions {
+            return Err(AppendError::NoPartition { partition, partitions });
+        }
+        let bytes = batch.disk_bytes();
+        if bytes > max { Err(AppendError::TooLarge { bytes, max }) } else { Ok(()) }
+    }
+
+    /// A reader of a partition from a position on.
+    pub fn reader(&self, partition: u32, from: LogPosition) -> Result<LogReader, ReadError> {
+        let seq = resolve(&self.core, partition, from)?;
+        Ok(LogReader::new(self.core.clone(), partition, seq))
+    }
+
+    /// The ends of a partition; `None` if there is no such partition.
+    pub fn partition(&self, partition: u32) -> Option<PartitionInfo> {
+        let end = read(&self.core.ends).get(partition as usize).copied()?;
+        let any = end.next_seq > 0;
+        Some(PartitionInfo {
+            first_seq: self.core.first_seq(partition),
+            next_seq: end.next_seq,
+            next_offset: end.next_offset,
+            last_offset: any.then_some(end.last_offset),
+            last_time_ms: any.then_some(end.last_time),
+        })
+    }
+
+    /// How many partitions there are.
+    pub fn partitions(&self) -> u32 {
+        self.core.partitions()
+    }
+
+    /// Adds empty partitions until there are `partitions`. Fewer than there are, or more than [`PARTITIONS_MAX`],
+    /// changes nothing. The caller keeps the number and gives it when the hub is opened again.
+    pub fn add_partitions(&self, partitions: u32) {
+        if (self.partitions()..=PARTITIONS_MAX).contains(&partitions) {
+            let mut ends = write(&self.core.ends);
+            let len = ends.len().max(partitions as usize);
+            ends.resize(len, Default::default());
+            self.core.partitions.fetch_max(partitions, Ordering::AcqRel);
+        }
+    }
+
+    /// How commits are written.
+    pub fn mode(&self) -> WriteMode {
+        self.core.mode
+    }
+
+    /// Whether failed writes made the hub refuse events.
+    pub fn is_read_only(&self) -> bool {
+        self.read_only.load(Ordering::Acquire)
+    }
+
+    /// Bytes that are not what was written, as far as anyone looked: opening, readers without an index, and the
+    /// housekeeper, who looks through sealed segments one after another.
+    pub fn damage(&self) -> Vec<Damage> {
+        lock(&self.core.damage).clone()
+    }
+
+    /// How many segments there are, and their size together.
+    pub fn size(&self) -> (usize, u64) {
+        let segments = read(&self.core.segments);
+        (segments.len(), segments.iter().map(|segment| segment.capacity).sum())
+    }
+
+    /// Writes what was appended, then ends.
+    pub fn close(mut self) {
+        self.stop();
+    }
+
+    fn stop(&mut self) {
+        self.queue.close();
+        // The committer may wait for a segment to be prepared, so it ends first.
+        if let Some(committer) = (self.threads.len() > 1).then(|| self.threads.remove(1)) {
+            let _ = committer.join();
+        }
+        self.nudge = None;
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+        self.core.closed.store(true, Ordering::Release);
+        let waiting = std::mem::take(&mut *lock(&self.core.waiting));
+        waiting.into_values().flatten().for_each(std::task::Waker::wake);
+    }
+}
+
+impl Drop for HubLog {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+struct Once(SyncSender<Result<Placed, AppendError>>);
+
+impl AckSink for Once {
+    fn acked(&self, acks: &[Ack]) {
+        for ack in acks {
+            let _ = self.0.try_send(ack.outcome.clone());
+        }
+    }
+}

@@ -1,0 +1,417 @@
+//! Opening a hub's log: finds out what is there, cuts a torn tail, reports damage, and says where writing goes on.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::io;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, RwLock};
+use std::time::{Duration, Instant};
+
+use super::aligned::AlignedBuf;
+use super::core::{Core, lock, read_range, write};
+use super::disk::{Access, Disk, WriteMode, probe, read_full};
+use super::error::OpenError;
+use super::format::{BLOCK, NewSegment, Seed, SegmentHeader, StoreId, Table};
+use super::scan::{PlacedBatch, Scan, ScanInput, scan};
+use super::segment::{Segment, SegmentParts, segment_id, segment_path};
+use super::settings::{Durability, Settings};
+use super::spares::Spare;
+use super::tail::Commit;
+use super::writer::{Resume, Writer, begin_segment};
+
+/// What opening a hub's log found.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct Recovery {
+    /// How many segments there are.
+    pub segments: usize,
+    /// How commits are written.
+    pub mode: WriteMode,
+    /// Whole groups found in what was scanned.
+    pub groups: u64,
+    /// Bytes of commits that were under way when the hub ended; they were never acknowledged and are dropped.
+    pub torn_bytes: u64,
+    /// Bytes that are not what was written. Nothing is removed; readers get an error for the events there.
+    pub damage: Vec<Damage>,
+    /// Segments that should be there and are not.
+    pub missing: Vec<Range<u64>>,
+    /// How long it took.
+    pub elapsed: Duration,
+}
+
+/// A damaged part of a segment.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Damage {
+    /// The segment.
+    pub segment: u64,
+    /// The bytes in its file.
+    pub bytes: Range<u64>,
+}
+
+impl Recovery {
+    /// Whether all that was acknowledged is there, as far as opening looks.
+    pub fn is_clean(&self) -> bool {
+        self.damage.is_empty() && self.missing.is_empty()
+    }
+}
+
+impl fmt::Display for Recovery {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ms = self.elapsed.as_millis();
+        write!(f, "{} segments, {} writes, opened in {ms} ms", self.segments, self.mode)?;
+        if self.torn_bytes > 0 {
+            write!(f, "; dropped {} bytes of an unfinished commit", self.torn_bytes)?;
+        }
+        for damage in &self.damage {
+            let (from, to) = (damage.bytes.start, damage.bytes.end);
+            write!(f, "; segment {:016x} is damaged from byte {from} to {to}", damage.segment)?;
+        }
+        for missing in &self.missing {
+            write!(f, "; segments {:016x} to {:016x} are missing", missing.start, missing.end - 1)?;
+        }
+        Ok(())
+    }
+}
+
+/// A segment file as it was found; no header = damaged.
+struct Found {
+    id: u64,
+    path: PathBuf,
+    len: u64,
+    header: Option<(SegmentHeader, Table)>,
+}
+
+/// The log after its last readable header, scanned.
+struct Last {
+    id: u64,
+    end: u64,
+    bytes: Vec<u8>,
+    tail_start: u64,
+    tail: Vec<PlacedBatch>,
+    table: Table,
+    next_commit: u64,
+    boot_max: u32,
+}
+
+/// Opens the log of a hub in `dir`, creating it if it is not there.
+pub(crate) fn open(
+    disk: Arc<dyn Disk>,
+    dir: &Path,
+    store: StoreId,
+    hub: u64,
+    settings: Settings,
+) -> Result<(Arc<Core>, Writer, Recovery), OpenError> {
+    let started = Instant::now();
+    settings.check()?;
+    disk.create_dir(dir).map_err(|error| OpenError::io("creating the directory", dir, error))?;
+    let names = disk.list(dir).map_err(|error| OpenError::io("listing", dir, error))?;
+    let found = find_segments(&*disk, dir, &names, store, hub, &settings)?;
+
+    let relaxed = settings.durability != Durability::Always;
+    let mode = match settings.buffered || relaxed {
+        true => WriteMode::Buffered,
+        false => probe(&*disk, dir).map_err(|error| OpenError::io("writing", dir, error))?,
+    };
+    let core = Arc::new(Core {
+        dir: dir.to_owned(),
+        partitions: settings.partitions.into(),
+        store,
+        hub,
+        mode,
+        spares: Default::default(),
+        segments: RwLock::new(VecDeque::new()),
+        ends: RwLock::new(Table::new()),
+        tail: RwLock::default(),
+        indexes: Mutex::default(),
+        waiting: Mutex::default(),
+        closed: Default::default(),
+        damage: Mutex::default(),
+        to_index: Mutex::default(),
+        settings,
+        disk,
+    });
+    tidy(&core, &names).map_err(|error| OpenError::io("removing unfinished files", dir, error))?;
+    let mut recovery = Recovery {
+        segments: found.len(),
+        mode,
+        groups: 0,
+        torn_bytes: 0,
+        damage: Vec::new(),
+        missing: Vec::new(),
+        elapsed: Duration::ZERO,
+    };
+    let mut writer = match found.is_empty() {
+        true => create(&core).map_err(|error| OpenError::io("creating a segment", dir, error))?,
+        false => resume(&core, found, &mut recovery)?,
+    };
+    lock(&core.damage).clone_from(&recovery.damage);
+    // Puts the new boot on disk: what it overwrites is then told from what follows.
+    writer.mark();
+    recovery.segments = recovery.segments.max(1);
+    recovery.elapsed = started.elapsed();
+    Ok((core, writer, recovery))
+}
+
+fn find_segments(
+    disk: &dyn Disk,
+    dir: &Path,
+    names: &[String],
+    store: StoreId,
+    hub: u64,
+    settings: &Settings,
+) -> Result<Vec<Found>, OpenError> {
+    let mut ids: Vec<u64> = names.iter().filter_map(|name| segment_id(name)).collect();
+    ids.sort_unstable();
+    let mut out = Vec::with_capacity(ids.len());
+    for id in ids {
+        let path = segment_path(dir, id);
+        let fail = |error| OpenError::io("reading", &path, error);
+        let file = disk.open(&path, Access::Read).map_err(fail)?;
+        let len = file.len().map_err(fail)?;
+        let mut head = vec![0; BLOCK];
+        let read = read_full(&*file, &mut head, 0).map_err(fail)?;
+        let header = SegmentHeader::decode(&head[..read]);
+        if header.as_ref().is_some_and(|header| header.store != store) {
+            return Err(OpenError::Foreign { path });
+        }
+        let header = header.filter(|h| (h.hub, h.segment, h.capacity) == (hub, id, len));
+        let mut known = None;
+        if let Some(header) = header {
+            let mut bytes = vec![0; header.data_start() - BLOCK];
+            read_full(&*file, &mut bytes, BLOCK as u64).map_err(fail)?;
+            known = header.decode_table(&bytes).map(|table| (header, table));
+        }
+        if let Some((header, _)) = known.as_ref().filter(|(h, _)| h.partitions > settings.partitions) {
+            let (found, asked) = (header.partitions, settings.partitions);
+            return Err(OpenError::FewerPartitions { hub, found, asked });
+        }
+        out.push(Found { id, path, len, header: known });
+    }
+    Ok(out)
+}
+
+/// Takes prepared files and removes unfinished ones.
+fn tidy(core: &Core, names: &[String]) -> io::Result<()> {
+    let mut spares = Vec::new();
+    let mut highest = 0;
+    for name in names {
+        let path = core.dir.join(name);
+        if name.ends_with(".tmp") {
+            match core.disk.remove(&path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+        } else if let Some(number) = name.strip_prefix("spare-").and_then(|n| u64::from_str_radix(n, 16).ok())
+        {
+            highest = highest.max(number);
+            let bytes = core.disk.open(&path, Access::Read)?.len()?;
+            spares.push(Spare { path, bytes });
+        }
+    }
+    core.spares.adopt(spares, highest);
+    Ok(())
+}
+
+/// The first segment of a new hub.
+fn create(core: &Arc<Core>) -> io::Result<Writer> {
+    let bytes = core.settings.smallest_segment(core.partitions());
+    core.spares.want(bytes);
+    core.spares.prepare(&*core.disk, &core.dir, core.mode)?;
+    let spare = core.spares.take(bytes).map_err(io::Error::other)?;
+    let table = vec![Default::default(); core.settings.partitions as usize];
+    let new = NewSegment {
+        store: core.store,
+        hub: core.hub,
+        segment: 1,
+        boot: 1,
+        capacity: spare.bytes,
+        created_ms: core.settings.clock.now_ms(),
+        first_commit: 1,
+        prev_segment: 0,
+        prev_end: 0,
+    };
+    let (file, segment) = begin_segment(core, &new, &spare.path, &table)?;
+    core.spares.want(core.settings.next_segment(segment.capacity, core.partitions()));
+    write(&core.segments).push_back(segment.clone());
+    write(&core.ends).clone_from(&table);
+    let resume = Resume {
+        segment,
+        file,
+        partial: Vec::new(),
+        table,
+        next_commit: 1,
+        boot: 1,
+        last_time: 0,
+        abandoned: false,
+    };
+    Ok(Writer::new(core.clone(), resume))
+}
+
+fn resume(core: &Arc<Core>, found: Vec<Found>, recovery: &mut Recovery) -> Result<Writer, OpenError> {
+    for pair in found.windows(2) {
+        if pair[0].id + 1 < pair[1].id {
+            recovery.missing.push(pair[0].id + 1..pair[1].id);
+        }
+    }
+    // Segments whose end the next one's header tells need no scan.
+    let mut segments: VecDeque<Arc<Segment>> = VecDeque::new();
+    let mut last: Option<Last> = None;
+    for (at, segment) in found.iter().enumerate() {
+        let fail = |error| OpenError::io("reading", &segment.path, error);
+        let next = found.get(at + 1).and_then(|next| next.header.as_ref());
+        let told = next.filter(|(header, _)| header.prev_segment == segment.id);
+        let newest = at + 1 == found.len();
+        // A lost table is what the segment before led to. If that is not known either, the segment's events cannot be
+        // told from those of others, and it is left alone.
+        let start = match (&segment.header, &last) {
+            (Some((_, table)), _) => Some(table.clone()),
+            (None, Some(before)) if before.id + 1 == segment.id => Some(before.table.clone()),
+            (None, _) => (segment.id == 1).then(Table::new),
+        };
+        if segment.header.is_none() {
+            let bytes = 0..if start.is_some() { BLOCK as u64 } else { segment.len };
+            recovery.damage.push(Damage { segment: segment.id, bytes });
+        }
+        let (end, live) = match told {
+            Some((header, _)) => (header.prev_end.min(segment.len), None),
+            None => {
+                let (scanned, live) = scan_last(core, segment, last.as_ref(), recovery).map_err(fail)?;
+                let end = scanned.end;
+                last = Some(scanned);
+                (end, Some(live))
+            }
+        };
+        let table = start.unwrap_or_else(|| next_table(&found[at..], last.as_ref()));
+        let last_time = match told {
+            Some((_, table)) => newest_time(table),
+            None => last.as_ref().map_or(0, |last| newest_time(&last.table)),
+        };
+        let header = segment.header.as_ref().map(|(header, _)| header);
+        segments.push_back(Arc::new(Segment::new(SegmentParts {
+            id: segment.id,
+            path: segment.path.clone(),
+            capacity: segment.len,
+            start: header.map_or(BLOCK as u64, |header| header.data_start() as u64),
+            first_commit: header.map_or(0, |header| header.first_commit),
+            boot: header.map_or(0, |header| header.boot),
+            seed: Seed::new(core.store, segment.id),
+            table,
+            damaged: header.is_none(),
+            end,
+            last_time,
+            // Nothing is added to a segment whose header is damaged.
+            sealed: !newest || header.is_none(),
+            live,
+        })));
+    }
+    let (Some(mut last), Some(active)) = (last, segments.back().cloned()) else {
+        unreachable!("the newest segment is always scanned")
+    };
+    let (found, asked) = (last.table.len() as u32, core.partitions());
+    if found > asked {
+        return Err(OpenError::FewerPartitions { hub: core.hub, found, asked });
+    }
+    last.table.resize(asked as usize, Default::default());
+    write(&core.segments).clone_from(&segments);
+    write(&core.ends).clone_from(&last.table);
+    core.spares.want(core.settings.next_segment(active.capacity, core.partitions()));
+
+    let fail = |error| OpenError::io("writing", &active.path, error);
+    let file = core.disk.open(&active.path, Access::Write(core.mode)).map_err(fail)?;
+    // After a kill, whole groups may be in the page cache only, and so may the segment's name.
+    file.sync().map_err(fail)?;
+    core.disk.sync_dir(&core.dir).map_err(fail)?;
+    if !active.damaged {
+        fill_tail(core, &active, &mut last);
+    }
+    let block = (last.end - last.end % BLOCK as u64) as usize;
+    let resume = Resume {
+        partial: last.bytes.get(block..last.end as usize).unwrap_or_default().to_vec(),
+        abandoned: active.damaged,
+        segment: active,
+        file,
+        next_commit: last.next_commit,
+        boot: last.boot_max + 1,
+        last_time: newest_time(&last.table),
+        table: last.table,
+    };
+    Ok(Writer::new(core.clone(), resume))
+}
+
+/// Scans a segment that no header after it closes.
+fn scan_last(
+    core: &Core,
+    segment: &Found,
+    before: Option<&Last>,
+    recovery: &mut Recovery,
+) -> io::Result<(Last, super::index::LiveIndex)> {
+    let file = core.disk.open(&segment.path, Access::Read)?;
+    let bytes = read_range(&*file, segment.len)?;
+    let header = segment.header.as_ref();
+    let table = match (header, before) {
+        (Some((_, table)), _) => table.clone(),
+        (None, Some(before)) => before.table.clone(),
+        (None, None) => Table::new(),
+    };
+    let boot = header.map(|(header, _)| header.boot).or(before.map(|last| last.boot_max)).unwrap_or(1);
+    let found: Scan = scan(ScanInput {
+        bytes: &bytes,
+        start: header.map_or(BLOCK, |(header, _)| header.data_start()) as u64,
+        segment: segment.id,
+        seed: Seed::new(core.store, segment.id),
+        first_commit: header.map(|(header, _)| header.first_commit),
+        boot,
+        table,
+        sealed: false,
+    });
+    recovery.groups += found.groups;
+    recovery.torn_bytes += found.torn;
+    recovery.damage.extend(found.damage.into_iter().map(|bytes| Damage { segment: segment.id, bytes }));
+    let next_commit = found.next_commit.or(before.map(|last| last.next_commit)).unwrap_or(1);
+    let last = Last {
+        id: segment.id,
+        end: found.end,
+        bytes,
+        tail_start: found.tail_start,
+        tail: found.tail,
+        table: found.table,
+        next_commit,
+        boot_max: found.boot_max.max(before.map_or(0, |last| last.boot_max)),
+    };
+    Ok((last, found.index))
+}
+
+/// Where the partitions stand after a segment whose own header is lost.
+fn next_table(from: &[Found], last: Option<&Last>) -> Table {
+    let later = from.iter().find_map(|segment| segment.header.as_ref());
+    match later {
+        Some((_, table)) => table.clone(),
+        None => last.map(|last| last.table.clone()).unwrap_or_default(),
+    }
+}
+
+fn newest_time(table: &Table) -> i64 {
+    table.iter().map(|entry| entry.last_time).max().unwrap_or(0)
+}
+
+/// The last block cannot be read from disk while it is rewritten, so its groups go to the tail cache.
+fn fill_tail(core: &Core, segment: &Segment, last: &mut Last) {
+    let range = last.tail_start as usize..last.end as usize;
+    if range.is_empty() {
+        return;
+    }
+    let mut buf = AlignedBuf::with_capacity(range.len());
+    buf.extend(&last.bytes[range]);
+    let mut batches = std::mem::take(&mut last.tail);
+    batches.sort_by_key(|(_, batch)| batch.partition);
+    let commit = Commit {
+        number: last.next_commit.saturating_sub(1),
+        segment: segment.id,
+        base: last.tail_start,
+        end: last.end,
+        buf: Arc::new(buf),
+        batches,
+    };
+    write(&core.tail).push(commit, usize::MAX, segment.id, 0);
+}

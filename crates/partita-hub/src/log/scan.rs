@@ -1,0 +1,249 @@
+//! Reads a segment's groups in order and tells a torn tail from damage. No I/O: bytes in, findings out.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+
+use memchr::memmem;
+
+use super::format::{
+    BATCH_HEADER, BLOCK, BatchHeader, FLAG_RELAXED, GROUP_HEADER, GROUP_MAGIC, GroupHeader, GroupView, Seed,
+    Table, parse_group,
+};
+use super::index::LiveIndex;
+
+/// The least that an event takes on disk: one byte, and its end.
+const EVENT_BYTES_MIN: u64 = 5;
+
+/// A batch and its place in the segment.
+pub(crate) type PlacedBatch = (u64, BatchHeader);
+
+/// What is to be scanned.
+#[derive(Debug)]
+pub(crate) struct ScanInput<'a> {
+    /// The segment from its start, up to where its groups can reach.
+    pub(crate) bytes: &'a [u8],
+    pub(crate) start: u64,
+    pub(crate) segment: u64,
+    pub(crate) seed: Seed,
+    /// The number of the first group; `None` if it is not known.
+    pub(crate) first_commit: Option<u64>,
+    pub(crate) boot: u32,
+    /// The partitions at the start of the segment.
+    pub(crate) table: Table,
+    /// Whether the segment is known to be written up to the end of `bytes`, so that a hole at the end is damage.
+    pub(crate) sealed: bool,
+}
+
+/// What a scan found.
+#[derive(Debug)]
+pub(crate) struct Scan {
+    /// Where the last group ends.
+    pub(crate) end: u64,
+    /// The partitions after the last group.
+    pub(crate) table: Table,
+    pub(crate) index: LiveIndex,
+    /// Bytes that are not what was written, although later ones are.
+    pub(crate) damage: Vec<Range<u64>>,
+    /// Bytes of a commit that was under way when the power went.
+    pub(crate) torn: u64,
+    pub(crate) next_commit: Option<u64>,
+    /// The highest boot of any group, left-overs included.
+    pub(crate) boot_max: u32,
+    pub(crate) groups: u64,
+    /// The start of the first group that reaches into the last block, and the whole batches from there on.
+    pub(crate) tail_start: u64,
+    pub(crate) tail: Vec<PlacedBatch>,
+}
+
+/// Reads all groups.
+pub(crate) fn scan(input: ScanInput<'_>) -> Scan {
+    let mut scanner = Scanner::new(input);
+    while scanner.step() {}
+    scanner.finish()
+}
+
+struct Scanner<'a> {
+    bytes: &'a [u8],
+    segment: u64,
+    seed: Seed,
+    sealed: bool,
+    at: usize,
+    expect: Option<u64>,
+    boot: u32,
+    boot_max: u32,
+    table: Table,
+    /// Damaged bytes before each partition's last batch: what came after that may have held events of it.
+    settled: Vec<u64>,
+    damaged_bytes: u64,
+    index: LiveIndex,
+    damage: Vec<Range<u64>>,
+    groups: u64,
+    recent: VecDeque<(Range<u64>, Vec<PlacedBatch>)>,
+}
+
+impl<'a> Scanner<'a> {
+    fn new(input: ScanInput<'a>) -> Self {
+        Self {
+            bytes: input.bytes,
+            segment: input.segment,
+            seed: input.seed,
+            sealed: input.sealed,
+            at: input.start as usize,
+            expect: input.first_commit,
+            boot: input.boot,
+            boot_max: input.boot,
+            settled: vec![0; input.table.len()],
+            table: input.table,
+            damaged_bytes: 0,
+            index: LiveIndex::default(),
+            damage: Vec::new(),
+            groups: 0,
+            recent: VecDeque::new(),
+        }
+    }
+
+    /// Takes the next group, or steps over damage; false at the end.
+    fn step(&mut self) -> bool {
+        if self.at >= self.bytes.len() {
+            return false;
+        }
+        let view =
+            parse_group(&self.bytes[self.at..], self.segment, self.seed).filter(|view| self.follows(view));
+        if let Some(view) = view.as_ref().filter(|view| view.is_whole()) {
+            self.take(view);
+            return true;
+        }
+        let next = self.look_ahead();
+        let damaged =
+            self.sealed || next.as_ref().is_some_and(|(_, group)| group.header.flags & FLAG_RELAXED == 0);
+        if !damaged {
+            if let Some((_, left_over)) = next {
+                self.boot_max = self.boot_max.max(left_over.header.boot);
+            }
+            return false;
+        }
+        if let Some(view) = view {
+            // Only bodies are damaged. The headers tell which events those are; a reader meets the checksum.
+            let bad = view.batches.iter().filter(|(_, _, whole)| !whole);
+            let start = self.at as u64;
+            self.damage.extend(bad.map(|(at, batch, _)| {
+                let from = start + *at as u64;
+                from..from + u64::from(batch.len)
+            }));
+            self.take(&view);
+            return true;
+        }
+        let to = next.as_ref().map_or(self.bytes.len(), |(at, _)| *at);
+        self.damage.push(self.at as u64..to as u64);
+        self.damaged_bytes += (to - self.at) as u64;
+        self.at = to;
+        self.expect = next.map(|(_, group)| group.header.commit);
+        true
+    }
+
+    /// Whether a group may come next: numbered as expected, of no earlier boot, its batches where they belong.
+    fn follows(&self, view: &GroupView) -> bool {
+        let header = &view.header;
+        header.boot >= self.boot
+            && self.expect.is_none_or(|expect| header.commit == expect)
+            && self.continues(view)
+    }
+
+    fn continues(&self, view: &GroupView) -> bool {
+        let mut last: Option<(u32, u64)> = None;
+        view.batches.iter().all(|(_, batch, _)| {
+            let p = batch.partition as usize;
+            let next = match last {
+                Some((partition, next)) if partition == batch.partition => next,
+                _ => self.table.get(p).map_or(0, |entry| entry.next_seq),
+            };
+            last = Some((batch.partition, batch.next_seq()));
+            let holed = self.settled.get(p).copied().unwrap_or(0) < self.damaged_bytes;
+            batch.base_seq == next || (holed && batch.base_seq > next)
+        })
+    }
+
+    /// The next group of a later commit that is no left-over of an earlier boot.
+    fn look_ahead(&self) -> Option<(usize, GroupView)> {
+        let from = self.at + 1;
+        let rest = self.bytes.get(from..)?;
+        let later = |at: usize| {
+            let group = parse_group(&self.bytes[at..], self.segment, self.seed)?;
+            let header = &group.header;
+            let later = header.boot >= self.boot && self.expect.is_none_or(|expect| header.commit >= expect);
+            later.then_some((at, group))
+        };
+        memmem::find_iter(rest, &GROUP_MAGIC.to_le_bytes()).find_map(|at| later(from + at))
+    }
+
+    fn take(&mut self, view: &GroupView) {
+        for (at, batch, whole) in &view.batches {
+            let p = batch.partition as usize;
+            if self.table.len() <= p {
+                self.table.resize(p + 1, Default::default());
+                self.settled.resize(p + 1, 0);
+            }
+            let pos = self.at + at;
+            let entry = &mut self.table[p];
+            entry.next_seq = batch.next_seq();
+            entry.next_offset = batch.next_offset();
+            entry.last_time = batch.time_ms;
+            entry.last_offset = match whole {
+                true => batch.last_offset(&self.bytes[pos + BATCH_HEADER..]),
+                false => batch.base_offset,
+            };
+            self.settled[p] = self.damaged_bytes;
+            self.index.add(batch, pos as u64);
+        }
+        let from = self.at as u64;
+        self.at += view.header.len as usize;
+        self.expect = Some(view.header.commit + 1);
+        self.boot = view.header.boot;
+        self.boot_max = self.boot_max.max(self.boot);
+        self.groups += 1;
+        let whole = view.batches.iter().filter(|(_, _, whole)| *whole);
+        let batches = whole.map(|(at, batch, _)| (from + *at as u64, *batch)).collect();
+        self.recent.push_back((from..self.at as u64, batches));
+        let last_block = (self.at - self.at % BLOCK) as u64;
+        while self.recent.front().is_some_and(|(group, _)| group.end <= last_block) {
+            self.recent.pop_front();
+        }
+    }
+
+    /// How much of a commit lies behind the last whole group. Behind a group its block is padded with zeros, so
+    /// anything else there is a later write that did not finish.
+    fn torn(&self) -> u64 {
+        let rest = &self.bytes[self.at.min(self.bytes.len())..];
+        let begun = GroupHeader::peek(rest, self.segment).filter(|header| {
+            header.boot >= self.boot && self.expect.is_none_or(|expect| header.commit >= expect)
+        });
+        if let Some(header) = begun {
+            return u64::from(header.len).clamp(GROUP_HEADER as u64, rest.len() as u64);
+        }
+        let padding = (self.at.next_multiple_of(BLOCK) - self.at).min(rest.len());
+        rest[..padding].iter().rposition(|byte| *byte != 0).map_or(0, |last| last as u64 + 1)
+    }
+
+    fn finish(mut self) -> Scan {
+        let torn = if self.sealed { 0 } else { self.torn() };
+        for (entry, settled) in self.table.iter_mut().zip(&self.settled) {
+            // Events may have been lost whose numbers nothing tells. Numbers are never used twice, so skip as many as
+            // there can have been; a reader gets an error for them.
+            let lost = self.damaged_bytes - settled;
+            entry.next_seq += lost.div_ceil(EVENT_BYTES_MIN);
+            entry.next_offset += lost;
+        }
+        Scan {
+            end: self.at as u64,
+            table: self.table,
+            index: self.index,
+            damage: self.damage,
+            torn,
+            next_commit: self.expect,
+            boot_max: self.boot_max,
+            groups: self.groups,
+            tail_start: self.recent.front().map_or(self.at as u64, |(group, _)| group.start),
+            tail: self.recent.into_iter().flat_map(|(_, batches)| batches).collect(),
+        }
+    }
+}

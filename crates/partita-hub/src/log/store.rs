@@ -1,0 +1,138 @@
+//! A data directory: one process has it open, and it holds the logs of several hubs.
+
+use std::any::Any;
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::disk::{Access, Disk, OsDisk, WriteMode, read_whole, write_exact};
+use super::error::OpenError;
+use super::format::{FORMAT_MAJOR, StoreId, StoreRecord, StoreRecordError};
+use super::hub_log::HubLog;
+use super::recovery::Recovery;
+use super::settings::Settings;
+
+const STORE: &str = "STORE";
+
+/// An open data directory.
+pub struct Store {
+    disk: Arc<dyn Disk>,
+    path: PathBuf,
+    id: StoreId,
+    _lock: Arc<dyn Any + Send + Sync>,
+}
+
+impl fmt::Debug for Store {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Store").field("path", &self.path).field("id", &self.id).finish_non_exhaustive()
+    }
+}
+
+impl Store {
+    /// Opens a data directory, making it if it is not there or empty.
+    pub fn open(path: impl Into<PathBuf>) -> Result<Self, OpenError> {
+        Self::open_on(Arc::new(OsDisk), path)
+    }
+
+    /// The same, on a disk of your own.
+    pub fn open_on(disk: Arc<dyn Disk>, path: impl Into<PathBuf>) -> Result<Self, OpenError> {
+        let path = path.into();
+        let fail = |op| {
+            let path = path.clone();
+            move |error| OpenError::io(op, path, error)
+        };
+        let names = match disk.list(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                disk.create_dir(&path).map_err(fail("creating the directory"))?;
+                Vec::new()
+            }
+            names => names.map_err(fail("listing"))?,
+        };
+        // A disk of its own has this at its root.
+        let names: Vec<String> = names.into_iter().filter(|name| name != "lost+found").collect();
+        let has_store = names.iter().any(|name| name == STORE);
+        if !has_store && !names.is_empty() {
+            return Err(OpenError::Foreign { path });
+        }
+        let file = path.join(STORE);
+        let lock = match disk.lock(&file) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Err(OpenError::InUse { path }),
+            lock => Arc::from(lock.map_err(fail("locking"))?),
+        };
+        let content = read_whole(&*disk, &file).map_err(fail("reading"))?;
+        // Nothing but a file without content: the first start ended before it began.
+        let unused = names.iter().all(|name| name == STORE);
+        let begun = content.len() <= StoreRecord::LEN && StoreRecord::decode(&content).is_err();
+        let id = if unused && begun && content.iter().all(|byte| *byte == 0) {
+            let id = StoreId::generate();
+            make_durable(&*disk, &path, &file, Some(id)).map_err(fail("creating"))?;
+            id
+        } else {
+            match StoreRecord::decode(&content) {
+                // A first start that was killed may have left it in the page cache only.
+                Ok(record) => make_durable(&*disk, &path, &file, None)
+                    .map(|()| record.store)
+                    .map_err(fail("syncing"))?,
+                Err(StoreRecordError::Foreign) => return Err(OpenError::Foreign { path }),
+                Err(StoreRecordError::Damaged) => return Err(OpenError::Damaged { path: file }),
+                Err(StoreRecordError::Newer { major }) => {
+                    return Err(OpenError::NewerFormat { path, found: major, known: FORMAT_MAJOR });
+                }
+            }
+        };
+        Ok(Self { disk, path, id, _lock: lock })
+    }
+
+    /// Which life of the data this is.
+    pub fn id(&self) -> StoreId {
+        self.id
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Opens the log of a hub, making it if it is not there. The directory stays locked as long as the log is open.
+    pub fn open_hub(&self, hub: u64, settings: Settings) -> Result<(HubLog, Recovery), OpenError> {
+        let dir = self.hub_dir(hub);
+        let (core, writer, recovery) =
+            super::recovery::open(self.disk.clone(), &dir, self.id, hub, settings)?;
+        let log = HubLog::start(core, writer, self._lock.clone())
+            .map_err(|error| OpenError::io("starting a thread", dir, error))?;
+        Ok((log, recovery))
+    }
+
+    /// The hubs there are, in order.
+    pub fn hubs(&self) -> Result<Vec<u64>, OpenError> {
+        let dir = self.path.join("hubs");
+        let names = match self.disk.list(&dir) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+            names => names.map_err(|error| OpenError::io("listing", dir, error))?,
+        };
+        let mut ids: Vec<u64> = names.iter().filter_map(|name| u64::from_str_radix(name, 16).ok()).collect();
+        ids.sort_unstable();
+        Ok(ids)
+    }
+
+    pub(crate) fn hub_dir(&self, hub: u64) -> PathBuf {
+        self.path.join("hubs").join(format!("{hub:016x}"))
+    }
+
+    #[cfg(test)]
+    pub(crate) fn disk(&self) -> Arc<dyn Disk> {
+        self.disk.clone()
+    }
+}
+
+/// Writes the file if it has no content yet, and makes it durable.
+fn make_durable(disk: &dyn Disk, dir: &Path, path: &Path, id: Option<StoreId>) -> io::Result<()> {
+    // The lock is on this very file, so it is written in place; until it is whole nothing else is in the directory.
+    let file = disk.open(path, Access::Write(WriteMode::Buffered))?;
+    if let Some(id) = id {
+        write_exact(&*file, &StoreRecord::new(id).encode(), 0)?;
+    }
+    file.sync()?;
+    disk.sync_dir(dir)
+}
