@@ -415,6 +415,7 @@ async fn open_then_events_then_exactly_one_end() {
         host: Arc::from("nowhere"),
         started: Default::default(),
         stopping: true,
+        ttl: std::time::Duration::from_secs(5),
         declines: Vec::new(),
         state: InstanceState::Live,
         beat: 0,

@@ -83,6 +83,7 @@ async fn register(store: &dyn CheckpointStore, scope: &Scope, id: &str) -> Resul
         host: Arc::from("this machine"),
         started: Timestamp::now(),
         stopping: false,
+        ttl: std::time::Duration::from_secs(5),
         declines: Vec::new(),
         state: InstanceState::Live,
         beat: 0,

@@ -5,6 +5,7 @@ use std::fmt::{Display, Write};
 use std::io::{self, ErrorKind};
 use std::str::FromStr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use partita_core::model::{
     Epoch, Incarnation, InstanceId, Offset, PartitionId, Position, SequenceNumber, StreamId, StreamPosition,
@@ -37,6 +38,7 @@ pub(crate) fn of_instance(stamped: &StampedInstance) -> String {
     lines.put("stopping", record.stopping);
     let declines: Vec<String> = record.declines.iter().map(|partition| word(partition.as_str())).collect();
     lines.put("declines", declines.join(" "));
+    lines.put("ttl_ms", record.ttl.as_millis().to_string());
     lines.put("dead", record.state == InstanceState::Dead);
     lines.put("beat", record.beat);
     lines.put("stamp", stamped.stamp.millis());
@@ -51,6 +53,7 @@ pub(crate) fn instance(content: &str) -> io::Result<StampedInstance> {
         incarnation: incarnation(fields.get("incarnation")?)?,
         host: Arc::from(unescape(fields.get("host")?)?),
         started: Timestamp(fields.parse("started")?),
+        ttl: Duration::from_millis(fields.parse("ttl_ms")?),
         stopping: fields.parse("stopping")?,
         declines: declines.map(|name| Ok(PartitionId::new(unescape(name)?))).collect::<io::Result<_>>()?,
         state: if fields.parse("dead")? { InstanceState::Dead } else { InstanceState::Live },

@@ -5,6 +5,9 @@ use std::time::Duration;
 /// How far apart two clocks may drift: 0.1 %.
 const DRIFT_PER_MILLE: u32 = 1;
 
+/// The longest ttl.
+const LONGEST: Duration = Duration::from_secs(86_400);
+
 /// How late a woken task may run.
 const SCHEDULING_SLACK: Duration = Duration::from_millis(50);
 
@@ -19,10 +22,14 @@ pub struct Timing {
 
 /// Why a [`Timing`] cannot be.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum TimingError {
     /// A cycle in which no store could answer.
     #[error("the cycle must be at least 100 ms, not {0:?}")]
     CycleTooShort(Duration),
+    /// Longer than anybody would wait.
+    #[error("the ttl must be at most a day, not {0:?}")]
+    TooLong(Duration),
     /// Two heartbeats that fail in a row would already cost the lease.
     #[error(
         "a ttl of {ttl:?} is too short for a cycle of {cycle:?}: it must be at least {ttl_min:?}, so that a \
@@ -60,6 +67,9 @@ impl Timing {
     pub fn new(cycle: Duration, ttl: Duration) -> Result<Self, TimingError> {
         if cycle < Duration::from_millis(100) {
             return Err(TimingError::CycleTooShort(cycle));
+        }
+        if let Some(time) = [cycle, ttl].into_iter().find(|time| *time > LONGEST) {
+            return Err(TimingError::TooLong(time));
         }
         let call_deadline = cycle * 2 / 5;
         let margin = (longest(cycle) + call_deadline).max(2 * uncertainty(ttl));
@@ -134,6 +144,13 @@ mod tests {
             is_safe(Timing::new(cycle, cycle * 41 / 10).unwrap());
             is_safe(Timing::new(cycle, cycle * 41 / 10 + Duration::from_secs(3_600)).unwrap());
         }
+    }
+
+    #[test]
+    fn absurd_times_are_refused() {
+        let forever = Duration::MAX;
+        assert_eq!(Timing::new(forever, forever), Err(TimingError::TooLong(forever)));
+        assert_eq!(Timing::new(Duration::from_secs(1), forever), Err(TimingError::TooLong(forever)));
     }
 
     #[test]

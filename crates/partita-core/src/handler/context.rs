@@ -4,7 +4,7 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{self, Poll};
 
 use futures_util::future::BoxFuture;
@@ -71,6 +71,19 @@ struct Durable {
 pub(crate) enum Closed {
     PassedOn,
     Lost,
+    Stopped,
+}
+
+/// What the handler was given and has declared handled since the last seek. Under one lock: a checkpoint from another
+/// task must not be taken for one that was asked for after a seek.
+#[derive(Clone, Copy, Debug, Default)]
+struct Declared {
+    /// How often the pump has sought.
+    seeks: u64,
+    /// The last event that the handler was given.
+    delivered: Option<SequenceNumber>,
+    /// The last event that it declared handled by a checkpoint.
+    marked: Option<SequenceNumber>,
 }
 
 /// What a pump shares with the coordination that commands it and with the contexts given to its handler.
@@ -91,10 +104,7 @@ pub(crate) struct Shared {
     stop: Notify,
     durable: watch::Sender<Durable>,
     reports: mpsc::Sender<(PartitionId, Epoch, PumpEvent)>,
-    /// The highest sequence number that the handler declared handled by a checkpoint.
-    marked: AtomicI64,
-    /// The highest sequence number that the handler was given.
-    delivered: AtomicI64,
+    declared: Mutex<Declared>,
     seek: Mutex<Option<Position>>,
     pub(crate) last_enqueued: Mutex<Option<LastEnqueued>>,
     /// For the status: the last event handled, and how many were.
@@ -125,8 +135,7 @@ impl Shared {
             stop: Notify::new(),
             durable: watch::Sender::new(Durable::default()),
             reports,
-            marked: AtomicI64::new(i64::MIN),
-            delivered: AtomicI64::new(i64::MIN),
+            declared: Mutex::default(),
             seek: Mutex::new(None),
             last_enqueued: Mutex::new(None),
             handled: AtomicI64::new(i64::MIN),
@@ -183,13 +192,22 @@ impl Shared {
         self.abandoned.load(Ordering::Acquire)
     }
 
-    pub(crate) fn marked(&self) -> i64 {
-        self.marked.load(Ordering::Acquire)
+    fn declared(&self) -> MutexGuard<'_, Declared> {
+        self.declared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The highest sequence number that the handler declared handled by a checkpoint.
+    pub(crate) fn marked(&self) -> Option<SequenceNumber> {
+        self.declared().marked
     }
 
     pub(crate) fn ask_seek(&self, position: Position) {
         *self.seek.lock().unwrap_or_else(PoisonError::into_inner) = Some(position);
         self.changed.notify_one();
+    }
+
+    pub(crate) fn has_seek(&self) -> bool {
+        self.seek.lock().unwrap_or_else(PoisonError::into_inner).is_some()
     }
 
     pub(crate) fn take_seek(&self) -> Option<Position> {
@@ -199,18 +217,19 @@ impl Shared {
     /// Delivery goes on elsewhere: what was declared handled, delivered or durable says nothing about that. Tells how
     /// often that has happened.
     pub(crate) fn sought(&self) -> u64 {
-        self.marked.store(i64::MIN, Ordering::Release);
-        self.delivered.store(i64::MIN, Ordering::Release);
+        let mut declared = self.declared();
+        let seeks = declared.seeks + 1;
+        *declared = Declared { seeks, ..Declared::default() };
         self.durable.send_modify(|durable| {
             durable.last = None;
-            durable.seeks += 1;
+            durable.seeks = seeks;
         });
-        self.durable.borrow().seeks
+        seeks
     }
 
     /// The handler is about to be given events up to this one.
     pub(crate) fn set_delivered(&self, last: SequenceNumber) {
-        self.delivered.store(last.0, Ordering::Release);
+        self.declared().delivered = Some(last);
     }
 
     /// A position reached the store that was asked for after so many seeks.
@@ -306,11 +325,14 @@ impl Context {
     /// Requests are coalesced: what is written is the newest position. Positions never fall; see [`seek`](Self::seek).
     pub fn checkpoint(&self, event: &Event) -> CheckpointFuture {
         let position = event.position();
-        let seeks = self.shared.durable.borrow().seeks;
-        if position.sequence.0 > self.shared.delivered.load(Ordering::Acquire) {
-            return CheckpointFuture(Box::pin(async { Err(CheckpointError::NotDelivered) }));
-        }
-        self.shared.marked.fetch_max(position.sequence.0, Ordering::AcqRel);
+        let seeks = {
+            let mut declared = self.shared.declared();
+            if declared.delivered.is_none_or(|delivered| position.sequence > delivered) {
+                return CheckpointFuture(Box::pin(async { Err(CheckpointError::NotDelivered) }));
+            }
+            declared.marked = declared.marked.max(Some(position.sequence));
+            declared.seeks
+        };
         let shared = Arc::clone(&self.shared);
         let sequence = position.sequence;
         let request = PumpEvent::Checkpoint(Target { resume: Resume::After(position), seek: false, seeks });
@@ -355,6 +377,7 @@ impl Shared {
             match now.closed {
                 Some(Closed::Lost) => return Err(CheckpointError::OwnershipLost),
                 Some(Closed::PassedOn) => return Err(CheckpointError::PassedOn),
+                Some(Closed::Stopped) => return Err(CheckpointError::Stopped),
                 None => {}
             }
             if durable.changed().await.is_err() {
@@ -395,7 +418,8 @@ pub enum CheckpointError {
     /// The position was moved by a seek since.
     #[error("not checkpointed: a seek has moved the position since")]
     Sought,
-    /// The event was not delivered here: it is another partition's, or from before a seek.
+    /// No event of this number was delivered here, or not since the last seek. (An event of another partition whose
+    /// number was delivered here, too, cannot be told from this partition's own: do not mix them up.)
     #[error("not checkpointed: the event was not delivered to this handler since it was opened or sought")]
     NotDelivered,
     /// The processor is gone.
@@ -405,6 +429,7 @@ pub enum CheckpointError {
 
 /// Given to a handler whose partition was lost: it tells where, and can ask for nothing.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct RevokedContext {
     /// The partition.
     pub partition: PartitionId,

@@ -4,8 +4,10 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
+
 use super::handle::ProcessorHandle;
-use super::hooks::NoHooks;
+use super::hooks::{Guarded, NoHooks};
 use super::reporter::OnError;
 use super::run_loop::{self, Parts};
 use super::{
@@ -24,6 +26,7 @@ use crate::store::CheckpointStore;
 pub struct NoHandler;
 
 /// Builds a [`Processor`].
+#[must_use = "a builder does nothing until it is built and started"]
 pub struct Builder<F> {
     source: Arc<dyn EventSource>,
     store: Arc<dyn CheckpointStore>,
@@ -35,13 +38,20 @@ pub struct Builder<F> {
     runtime: Option<Arc<dyn Runtime>>,
 }
 
+/// Starts a processor, whatever its handler is.
+type Start =
+    Box<dyn FnOnce(Arc<dyn Runtime>) -> BoxFuture<'static, Result<ProcessorHandle, StartError>> + Send>;
+
 /// One instance of a group, ready to start.
-pub struct Processor<F> {
-    parts: Parts<F>,
+#[must_use = "a processor does nothing until it is started"]
+pub struct Processor {
+    instance: InstanceId,
+    options: Options,
     runtime: Option<Arc<dyn Runtime>>,
+    start: Start,
 }
 
-impl Processor<NoHandler> {
+impl Processor {
     /// Starts to build a processor of the events of `source`, coordinated through `store`.
     pub fn builder(source: impl EventSource, store: impl CheckpointStore) -> Builder<NoHandler> {
         Self::builder_dyn(Arc::new(source), Arc::new(store))
@@ -204,7 +214,7 @@ impl<F> Builder<F> {
 
     /// Where metrics attach.
     pub fn hooks(mut self, hooks: impl Hooks) -> Self {
-        self.hooks = Arc::new(hooks);
+        self.hooks = Arc::new(Guarded(Arc::new(hooks)));
         self
     }
 
@@ -218,7 +228,7 @@ impl<F> Builder<F> {
 #[allow(private_bounds)] // The three kinds of handler are all there are.
 impl<F: Factory> Builder<F> {
     /// Checks the options.
-    pub fn build(self) -> Result<Processor<F>, ConfigError> {
+    pub fn build(self) -> Result<Processor, ConfigError> {
         self.options.check()?;
         if self.options.call_on_empty && F::ONE_BY_ONE {
             return Err(ConfigError::EmptyCallOnEvent);
@@ -227,31 +237,34 @@ impl<F: Factory> Builder<F> {
         if instance.as_str().is_empty() {
             return Err(ConfigError::EmptyName { option: "instance_id" });
         }
+        let parts = Parts {
+            source: self.source,
+            store: self.store,
+            factory: Arc::new(self.factory),
+            instance: instance.clone(),
+            options: self.options.clone(),
+            on_error: self.on_error,
+            hooks: self.hooks,
+        };
         Ok(Processor {
-            parts: Parts {
-                source: self.source,
-                store: self.store,
-                factory: Arc::new(self.factory),
-                instance,
-                options: self.options,
-                on_error: self.on_error,
-                hooks: self.hooks,
-            },
+            instance,
+            options: self.options,
             runtime: self.runtime,
+            start: Box::new(move |runtime| Box::pin(run_loop::start(parts, runtime))),
         })
     }
 }
 
-#[allow(private_bounds)]
-impl<F: Factory> Processor<F> {
+impl Processor {
     /// Joins the group. Returns once the hub was described and the store has taken this instance in, or with the
-    /// error that prevented it. Partitions are claimed and delivered from then on.
+    /// error that prevented it. Partitions are claimed and delivered from then on. Must be called in a Tokio runtime
+    /// with time enabled: handlers run on it.
     pub async fn start(self) -> Result<ProcessorHandle, StartError> {
         let runtime = match self.runtime {
             Some(runtime) => runtime,
             None => Arc::new(TokioRuntime::current()),
         };
-        run_loop::start(self.parts, runtime).await
+        (self.start)(runtime).await
     }
 
     /// Starts, runs until `stop` completes, and shuts down.
@@ -265,6 +278,7 @@ impl<F: Factory> Processor<F> {
 
 /// Why [`Processor::run`] failed.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum RunError {
     /// It did not start.
     #[error(transparent)]
@@ -280,11 +294,11 @@ impl<F> std::fmt::Debug for Builder<F> {
     }
 }
 
-impl<F> std::fmt::Debug for Processor<F> {
+impl std::fmt::Debug for Processor {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Processor")
-            .field("instance", &self.parts.instance)
-            .field("options", &self.parts.options)
+            .field("instance", &self.instance)
+            .field("options", &self.options)
             .finish_non_exhaustive()
     }
 }

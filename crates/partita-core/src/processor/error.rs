@@ -80,6 +80,7 @@ pub(crate) struct ErrorReport {
 
 /// Something that went wrong and was dealt with: for information.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct ProcessorError {
     /// The instance where it happened.
     pub instance: InstanceId,
@@ -160,7 +161,7 @@ pub enum ConfigError {
     Timing(#[from] TimingError),
 }
 
-/// What prevented a start. Nothing was left behind.
+/// What prevented a start. If the store did not answer, the group may see this instance until its ttl has passed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {

@@ -17,6 +17,7 @@ pub(crate) enum Request {
 /// A running processor. Dropping it stops delivery at once and never blocks; what was owned is then drained and
 /// released in the background. [`shutdown`](Self::shutdown) waits for that and tells how it went.
 #[derive(Debug)]
+#[must_use = "dropping the handle stops the processor: keep it, and call shutdown() in the end"]
 pub struct ProcessorHandle {
     requests: mpsc::Sender<Request>,
     status: watch::Receiver<Arc<Status>>,

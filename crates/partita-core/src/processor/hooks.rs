@@ -1,5 +1,7 @@
 //! Where metrics attach: the engine calls, an implementation counts. Every method has an empty default.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::model::{Epoch, PartitionId, SequenceNumber};
@@ -7,6 +9,7 @@ use crate::processor::{Moved, ProcessorError};
 
 /// A call of a handler that ended.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct BatchHandled<'a> {
     /// The partition.
     pub partition: &'a PartitionId,
@@ -55,6 +58,47 @@ pub trait Hooks: Send + Sync + 'static {
     /// Something went wrong and was dealt with.
     fn error(&self, error: &ProcessorError) {
         let _ = error;
+    }
+}
+
+/// Keeps a hook that panics from ending what calls it.
+pub(crate) struct Guarded(pub(crate) Arc<dyn Hooks>);
+
+impl Guarded {
+    fn call(&self, hook: impl FnOnce(&dyn Hooks)) {
+        if catch_unwind(AssertUnwindSafe(|| hook(&*self.0))).is_err() {
+            tracing::error!("a hook panicked");
+        }
+    }
+}
+
+impl Hooks for Guarded {
+    fn batch_handled(&self, batch: BatchHandled<'_>) {
+        self.call(|hooks| hooks.batch_handled(batch));
+    }
+
+    fn checkpointed(&self, partition: &PartitionId, last: SequenceNumber) {
+        self.call(|hooks| hooks.checkpointed(partition, last));
+    }
+
+    fn opened(&self, partition: &PartitionId, epoch: Epoch) {
+        self.call(|hooks| hooks.opened(partition, epoch));
+    }
+
+    fn closed(&self, partition: &PartitionId, epoch: Epoch) {
+        self.call(|hooks| hooks.closed(partition, epoch));
+    }
+
+    fn moved(&self, moved: &Moved) {
+        self.call(|hooks| hooks.moved(moved));
+    }
+
+    fn store_call(&self, operation: &'static str, took: Duration, ok: bool) {
+        self.call(|hooks| hooks.store_call(operation, took, ok));
+    }
+
+    fn error(&self, error: &ProcessorError) {
+        self.call(|hooks| hooks.error(error));
     }
 }
 

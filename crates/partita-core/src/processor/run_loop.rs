@@ -1,12 +1,14 @@
 //! The loop around the protocol: waits for something, applies it, performs the effects. The only place that awaits.
 
 use std::collections::BTreeMap;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
-use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt, StreamExt};
 use tokio::sync::{mpsc, oneshot, watch};
 use tracing::Instrument;
 
@@ -16,16 +18,19 @@ use super::status_board::StatusBoard;
 use super::{ErrorReport, Hooks, Operation, Options, Reporter, Runtime, StartError};
 use crate::coordination::native::{Config, Native};
 use crate::coordination::{
-    CallId, Coordination, DrainReason, Effect, Input, PumpEvent, StoreAnswer, StoreCall, Timing,
+    CallId, Coordination, DrainReason, Effect, Input, PumpEvent, RevokeReason, StoreAnswer, StoreCall, Timing,
 };
 use crate::handler::{Closed, Command, Factory, Shared};
 use crate::model::{Epoch, Incarnation, InstanceId, PartitionId, Position, Scope, Tick, Timestamp};
 use crate::pump::{Pump, PumpConfig, Start};
-use crate::source::{EventSource, HubDescription, SourceError};
+use crate::source::{EventSource, HubDescription, SourceError, SourceErrorKind};
 use crate::store::{CheckpointRecord, CheckpointStore, MoveReason, Resume, StoreError};
 
 /// How many reports of pumps may wait for the loop.
 const REPORTS_WAITING_MAX: usize = 1_024;
+
+/// How long a source may take to describe its hub.
+const DESCRIBE_DEADLINE: Duration = Duration::from_secs(30);
 
 /// What a processor is made of.
 pub(super) struct Parts<F> {
@@ -76,7 +81,7 @@ pub(super) async fn start<F: Factory>(
     runtime: Arc<dyn Runtime>,
 ) -> Result<ProcessorHandle, StartError> {
     let Parts { source, store, factory, instance, options, on_error, hooks } = parts;
-    let hub = source.describe().await?;
+    let hub = describe(&*source).await?;
     if hub.partitions.is_empty() {
         return Err(StartError::NoPartitions(hub.hub.to_string()));
     }
@@ -157,7 +162,9 @@ impl<F: Factory> RunLoop<F> {
                 }
             }
             self.listen();
-            self.board.publish_if_due(now, self.core.view(), &self.pumps);
+            if now >= self.board.due() {
+                self.board.publish(now, self.core.view(), &self.pumps);
+            }
             input = self.next_input().await;
         }
     }
@@ -174,7 +181,7 @@ impl<F: Factory> RunLoop<F> {
             due = due.min(self.discovery_due);
             if now >= self.discovery_due {
                 let source = Arc::clone(&self.pump_config.source);
-                self.discovery = Some(Box::pin(async move { source.describe().await }));
+                self.discovery = Some(Box::pin(async move { describe(&*source).await }));
             }
         }
         tokio::select! {
@@ -276,8 +283,9 @@ impl<F: Factory> RunLoop<F> {
             Effect::Revoke { partition, reason } => {
                 tracing::warn!(instance = %self.instance, %partition, ?reason, "partition lost");
                 self.pump(&partition, |pump| {
-                    pump.set_command(Command::Revoke(reason));
+                    // In this order: once it knows, the handler's last word must not be cut off.
                     pump.cut();
+                    pump.set_command(Command::Revoke(reason));
                     pump.close(Closed::Lost);
                 });
             }
@@ -353,8 +361,10 @@ impl<F: Factory> RunLoop<F> {
                     StoreCall::View => StoreAnswer::View(store.view(&scope).await?),
                 })
             };
+            let answer = AssertUnwindSafe(answer).catch_unwind();
             let answer = match tokio::time::timeout(deadline, answer).await {
-                Ok(answer) => answer,
+                Ok(Ok(answer)) => answer,
+                Ok(Err(_)) => Err(StoreError::unknown(op, "the store panicked")),
                 Err(_) => Err(StoreError::unknown(op, format!("no answer within {deadline:?}"))),
             };
             hooks.store_call(op, runtime.now().since(now), answer.is_ok());
@@ -405,21 +415,42 @@ impl<F: Factory> RunLoop<F> {
         }
     }
 
-    fn end(mut self, failures: Vec<String>) {
+    fn end(&mut self, failures: Vec<String>) {
         for failure in &failures {
             tracing::warn!(instance = %self.instance, failure, "not stopped in good order");
         }
         tracing::info!(instance = %self.instance, "left the group");
-        // Whatever could not be drained must not go on.
-        for pump in self.pumps.values() {
-            pump.set_lease(Tick(0));
-            pump.set_command(Command::Revoke(crate::coordination::RevokeReason::OwnershipLost));
-            pump.cut();
-            pump.close(Closed::Lost);
-        }
         let now = self.now();
         self.board.publish(now, self.core.view(), &self.pumps);
         self.ended.send_replace(Some(failures));
+    }
+}
+
+impl<F> Drop for RunLoop<F> {
+    /// Whatever could not be drained must not go on, and nobody must wait for what will not come: at the end of a
+    /// stop, and if the loop is dropped or panics half-way.
+    fn drop(&mut self) {
+        for pump in self.pumps.values() {
+            pump.set_lease(Tick(0));
+            pump.cut();
+            pump.set_command(Command::Revoke(RevokeReason::OwnershipLost));
+            pump.close(Closed::Stopped);
+        }
+        self.ended.send_if_modified(|ended| {
+            let unexpected = ended.is_none();
+            ended.get_or_insert_with(|| vec!["the coordination ended unexpectedly".to_owned()]);
+            unexpected
+        });
+    }
+}
+
+/// Asks a source what it is, for as long as is sensible.
+async fn describe(source: &dyn EventSource) -> Result<HubDescription, SourceError> {
+    let failed = |what: String| Err(SourceError::new(SourceErrorKind::Retriable, what));
+    match tokio::time::timeout(DESCRIBE_DEADLINE, AssertUnwindSafe(source.describe()).catch_unwind()).await {
+        Ok(Ok(described)) => described,
+        Ok(Err(_)) => failed("the source panicked when it was asked to describe the hub".to_owned()),
+        Err(_) => failed(format!("the hub was not described within {DESCRIBE_DEADLINE:?}")),
     }
 }
 

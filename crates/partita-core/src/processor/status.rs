@@ -15,6 +15,7 @@ pub type Moved = MoveRecord;
 
 /// The group and this instance's part in it, as last seen.
 #[derive(Clone, PartialEq, Debug)]
+#[non_exhaustive]
 pub struct Status {
     /// Namespace, hub and consumer group.
     pub scope: Arc<Scope>,
@@ -32,6 +33,7 @@ pub struct Status {
 
 /// A partition, as this instance sees it.
 #[derive(Clone, PartialEq, Debug)]
+#[non_exhaustive]
 pub struct PartitionStatus {
     /// The partition.
     pub partition: PartitionId,
@@ -47,6 +49,7 @@ pub struct PartitionStatus {
 
 /// A partition that this instance reads.
 #[derive(Clone, PartialEq, Debug)]
+#[non_exhaustive]
 pub struct Here {
     /// The last event handled here.
     pub handled: Option<SequenceNumber>,
@@ -62,6 +65,7 @@ pub struct Here {
 
 /// An instance of the group.
 #[derive(Clone, PartialEq, Debug)]
+#[non_exhaustive]
 pub struct InstanceStatus {
     /// Which.
     pub incarnation: Incarnation,

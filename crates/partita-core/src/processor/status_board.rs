@@ -74,17 +74,6 @@ impl StatusBoard {
         self.last + if self.changed { AFTER_CHANGE } else { WITHOUT_CHANGE }
     }
 
-    pub(super) fn publish_if_due(
-        &mut self,
-        now: Tick,
-        view: CoordinationView<'_>,
-        pumps: &BTreeMap<PartitionId, Arc<Shared>>,
-    ) {
-        if now >= self.due() {
-            self.publish(now, view, pumps);
-        }
-    }
-
     pub(super) fn publish(
         &mut self,
         now: Tick,

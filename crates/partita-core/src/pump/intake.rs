@@ -1,9 +1,13 @@
 //! The reader and the queue in front of the handler, bounded in events and in bytes.
 
 use std::collections::VecDeque;
+use std::panic::AssertUnwindSafe;
+
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
 
 use crate::model::{Event, LastEnqueued};
-use crate::source::{PartitionReader, SourceError};
+use crate::source::{PartitionReader, SourceError, SourceErrorKind};
 
 pub(super) struct Intake {
     reader: Option<Box<dyn PartitionReader>>,
@@ -105,7 +109,7 @@ impl Intake {
             return Ok(());
         }
         let Some(reader) = &mut self.reader else { return Ok(()) };
-        let result = reader.read(room, &mut self.arrived).await;
+        let result = guarded(reader.read(room, &mut self.arrived)).await;
         self.settle();
         result
     }
@@ -124,6 +128,14 @@ impl Intake {
     }
 }
 
+/// A reader that panics has failed, and is replaced like one that says so.
+async fn guarded(read: BoxFuture<'_, Result<(), SourceError>>) -> Result<(), SourceError> {
+    AssertUnwindSafe(read)
+        .catch_unwind()
+        .await
+        .unwrap_or_else(|_| Err(SourceError::new(SourceErrorKind::Retriable, "the reader panicked")))
+}
+
 /// Reads on while the handler has the queue.
 pub(super) struct ReadAhead<'a> {
     reader: Option<&'a mut (dyn PartitionReader + 'static)>,
@@ -135,7 +147,9 @@ impl ReadAhead<'_> {
     /// Reads once; never completes if there is no room.
     pub(super) async fn read(self) -> Result<(), SourceError> {
         match self.reader {
-            Some(reader) if self.arrived.is_empty() => reader.read(self.events_max, self.arrived).await,
+            Some(reader) if self.arrived.is_empty() => {
+                guarded(reader.read(self.events_max, self.arrived)).await
+            }
             _ => std::future::pending().await,
         }
     }

@@ -58,6 +58,9 @@ pub(crate) struct Pump<F> {
     end_noted: Tick,
     /// Since when there has been no event and no call.
     quiet_since: Tick,
+    /// Whether the handler is open.
+    delivering: bool,
+    last_word: LastWord,
 }
 
 impl<F: Factory> Pump<F> {
@@ -73,27 +76,28 @@ impl<F: Factory> Pump<F> {
             cut_off: false,
             end_noted: Tick(0),
             quiet_since: Tick(0),
+            delivering: false,
+            last_word: LastWord { shared: Arc::clone(&shared), said: false },
             config,
             factory,
             shared,
         }
     }
 
-    /// Runs to the end. If the runtime drops it half-way, the coordination is told, too.
-    pub(crate) async fn run(self) {
-        let last_word = LastWord { shared: Arc::clone(&self.shared), said: false };
-        self.live().await;
-        last_word.said();
+    /// Runs to the end. If the runtime drops it, even before it began, the coordination is told, too.
+    pub(crate) async fn run(mut self) {
+        // The handler is gone before anybody else is told to open one.
+        let end = self.live().await;
+        self.shared.report(end).await;
+        self.last_word.said();
     }
 
-    async fn live(mut self) {
+    async fn live(&mut self) -> PumpEvent {
         let Some(mut handler) = self.open().await else {
-            let end = match self.shared.command() {
+            return match self.shared.command() {
                 Command::Revoke(_) => PumpEvent::Ended,
                 _ => PumpEvent::Drained { last: None, cancelled: false, give_up: false },
             };
-            self.shared.report(end).await;
-            return;
         };
         let end = self.deliver_all(&mut handler).await;
         self.intake.detach();
@@ -144,6 +148,7 @@ impl<F: Factory> Pump<F> {
 
     async fn deliver_all(&mut self, handler: &mut F::Handler) -> End {
         self.failed_calls = 0;
+        self.delivering = true;
         loop {
             match self.shared.command() {
                 Command::Run => {}
@@ -197,12 +202,17 @@ impl<F: Factory> Pump<F> {
         self.cut_off = false;
         let (batch, ahead) = self.intake.batch(self.config.options.batch_size);
         let size = batch.len();
+        tracing::trace!(
+            events = size,
+            first = batch.first().map(|event| event.sequence_number().0),
+            "delivering"
+        );
         let (called, read_failed) =
             call_reading(&self.shared, handler.deliver(batch, &self.cx, &self.gate), Some(ahead)).await;
         let done = self.settle_batch(size);
         match called {
             Called::Returned(Ok(())) => self.failed_calls = 0,
-            Called::Cut => self.cut_off = true,
+            Called::Cut => self.on_cut(Operation::HandlerEvents),
             failed => {
                 let error = failed.failure().unwrap_or_else(|| "the handler failed".into());
                 self.on_failure(handler, size, done, error).await;
@@ -220,7 +230,7 @@ impl<F: Factory> Pump<F> {
         self.quiet_since = now;
         let marked = self.shared.marked();
         let (batch, _) = self.intake.batch(size);
-        let checkpointed = batch.iter().take_while(|event| event.sequence_number().0 <= marked).count();
+        let checkpointed = batch.iter().take_while(|event| Some(event.sequence_number()) <= marked).count();
         let done = self.gate.done().max(checkpointed);
         if done > 0 {
             let handled = &batch[..done];
@@ -258,6 +268,9 @@ impl<F: Factory> Pump<F> {
                     .zip(rest.last())
                     .map(|(first, last)| format!("{} to {}", first.sequence_number(), last.sequence_number()))
                     .unwrap_or_default();
+                if let Some(last) = rest.last() {
+                    self.shared.handled.store(last.sequence_number().0, Ordering::Relaxed);
+                }
                 self.progress.handled(self.gate.now(), rest);
                 self.intake.consume(failure.unhandled);
                 self.failed_calls = 0;
@@ -284,11 +297,22 @@ impl<F: Factory> Pump<F> {
             None => {}
             Some(Ok(reader)) => {
                 self.intake.attach(reader);
+                if *self.progress.resume() == Position::Latest {
+                    self.pin_latest().await;
+                }
                 self.quiet_since = self.now();
             }
             Some(Err(error)) => return self.on_read_error(handler, Operation::OpenReader, error).await,
         }
         std::ops::ControlFlow::Continue(())
+    }
+
+    /// Turns "latest" into the place that it means now, and makes that durable: the next owner must not start at a later
+    /// one, or what arrived in between would be passed over.
+    async fn pin_latest(&mut self) {
+        let Some(end) = self.intake.last_enqueued() else { return };
+        let last = end.position.map(|last| Position::after_sequence(last.sequence));
+        self.seek(last.unwrap_or(Position::Earliest)).await;
     }
 
     /// Does what the kind of error asks for; breaks if the partition cannot be read from here.
@@ -378,25 +402,29 @@ impl<F: Factory> Pump<F> {
     }
 
     /// Ends while the partition is still ours.
-    async fn stop(&mut self, handler: &mut F::Handler, reason: StopReason) {
+    async fn stop(&mut self, handler: &mut F::Handler, reason: StopReason) -> PumpEvent {
         let give_up = reason == StopReason::SourceFailed;
         self.shared.report(PumpEvent::Stopping).await;
         self.shared.clear_cut();
         let bound = give_up.then_some(self.config.options.drain_time);
-        let called = within(bound, call(&self.shared, handler.stopping(reason, &self.cx))).await;
-        if let Some(error) = called.and_then(Called::failure) {
-            self.report(Operation::HandlerStopping, error);
+        match within(bound, call(&self.shared, handler.stopping(reason, &self.cx))).await {
+            None | Some(Called::Cut) => self.on_cut(Operation::HandlerStopping),
+            Some(called) => {
+                if let Some(error) = called.failure() {
+                    self.report(Operation::HandlerStopping, error);
+                }
+            }
         }
         let last = match self.shared.take_seek() {
             // Asked for in the last call: the next owner does it.
             Some(position) => Some(self.progress.sought(position, self.shared.sought())),
             None => self.progress.at_end(),
         };
-        self.shared.report(PumpEvent::Drained { last, cancelled: self.cut_off, give_up }).await;
+        PumpEvent::Drained { last, cancelled: self.cut_off, give_up }
     }
 
     /// Ends after the partition was lost.
-    async fn revoke(&mut self, handler: &mut F::Handler, reason: RevokeReason) {
+    async fn revoke(&mut self, handler: &mut F::Handler, reason: RevokeReason) -> PumpEvent {
         self.shared.clear_cut();
         let cx = RevokedContext {
             partition: self.shared.partition.clone(),
@@ -406,11 +434,31 @@ impl<F: Factory> Pump<F> {
             last_handled: self.progress.last().cloned(),
         };
         let bound = Some(self.config.options.drain_time);
-        let called = within(bound, call(&self.shared, handler.revoked(reason, &cx))).await;
-        if let Some(Called::Panicked(error)) = called {
-            self.report(Operation::HandlerRevoked, error);
+        match within(bound, call(&self.shared, handler.revoked(reason, &cx))).await {
+            Some(Called::Returned(())) => {}
+            Some(Called::Panicked(error)) => self.report(Operation::HandlerRevoked, error),
+            None | Some(Called::Cut) => {
+                self.report(
+                    Operation::HandlerRevoked,
+                    "did not end within the drain time and was cut off".into(),
+                );
+            }
         }
-        self.shared.report(PumpEvent::Ended).await;
+        PumpEvent::Ended
+    }
+
+    /// A call was cut off: at the end of the drain time, or because the lease ran out or the partition was lost.
+    fn on_cut(&mut self, operation: Operation) {
+        self.cut_off = true;
+        let why = match self.shared.command() {
+            Command::Drain(_) => "did not end within the drain time and was cut off",
+            Command::Run if operation == Operation::HandlerStopping => {
+                "did not end within the drain time and was cut off"
+            }
+            Command::Run => "was cut off: the lease ran out",
+            Command::Revoke(_) => "was cut off: the partition was lost",
+        };
+        self.report(operation, why.into());
     }
 
     fn report(&self, operation: Operation, error: BoxError) {
@@ -438,12 +486,17 @@ impl<F: Factory> Pump<F> {
         }
     }
 
+    /// Whether delivery is to go on elsewhere.
+    fn is_sought(&self) -> bool {
+        self.delivering && self.shared.has_seek()
+    }
+
     /// Awaits something as long as the pump may go on.
     async fn unless_stopped<T>(&mut self, something: impl Future<Output = T>) -> Option<T> {
         let mut something = pin!(something);
         loop {
             match select(pin!(self.shared.changed.notified()), something.as_mut()).await {
-                Either::Left(_) if self.may_go_on() => {}
+                Either::Left(_) if self.may_go_on() && !self.is_sought() => {}
                 Either::Left(_) => {
                     // Whoever waits next must see the change, too.
                     self.shared.changed.notify_one();
@@ -470,7 +523,7 @@ struct LastWord {
 }
 
 impl LastWord {
-    fn said(mut self) {
+    fn said(&mut self) {
         self.said = true;
     }
 }

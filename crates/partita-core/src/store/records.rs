@@ -80,6 +80,8 @@ pub struct InstanceRecord {
     pub host: Arc<str>,
     /// When this life began, for people.
     pub started: Timestamp,
+    /// After how long without a heartbeat it may be declared dead, at the earliest: what it believes itself.
+    pub ttl: Duration,
     /// Whether it is about to leave and takes nothing more.
     pub stopping: bool,
     /// Partitions that it does not want for now.

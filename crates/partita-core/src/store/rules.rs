@@ -49,6 +49,7 @@ fn tombstone(victim: &Incarnation) -> InstanceRecord {
         host: Arc::from(""),
         started: Timestamp::default(),
         stopping: false,
+        ttl: Duration::ZERO,
         declines: Vec::new(),
         state: InstanceState::Dead,
         beat: 0,

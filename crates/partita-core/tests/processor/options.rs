@@ -119,5 +119,5 @@ fn impossible_options_cannot_be_built() {
     assert_eq!(never, ConfigError::NeverCheckpoints);
     assert!(matches!(Timing::new(ms(99), secs(5)), Err(TimingError::CycleTooShort(_))));
     assert!(matches!(Timing::new(secs(1), secs(4)), Err(TimingError::TtlTooShort { .. })));
-    builder().on_batch(async |_, _| Ok(())).build().unwrap();
+    let _ = builder().on_batch(async |_, _| Ok(())).build().unwrap();
 }

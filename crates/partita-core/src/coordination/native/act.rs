@@ -88,14 +88,16 @@ impl Native {
     }
 
     fn bury(&mut self, now: Tick, victim: &Incarnation, out: &mut Vec<Effect>) {
-        if !self.group.burials.insert(victim.clone()) {
+        let (busy, retry) = self.group.burials.entry(victim.clone()).or_default();
+        if *busy || !retry.is_due(now) {
             return;
         }
+        *busy = true;
         let write = match self.group.instance(victim) {
             Some(seen) => InstanceWrite::Bury {
                 victim: victim.clone(),
                 expect: seen.version.clone(),
-                age_min: self.config.timing.ttl() + self.config.stamp_step,
+                age_min: self.ttl_of(seen),
             },
             None => InstanceWrite::BuryAbsent { victim: victim.clone() },
         };
@@ -109,7 +111,8 @@ impl Native {
         answer: Result<StoreAnswer, StoreError>,
         out: &mut Vec<Effect>,
     ) {
-        self.group.burials.remove(victim);
+        let (_, mut retry) = self.group.burials.remove(victim).unwrap_or_default();
+        let (cycle, rng) = (self.config.timing.cycle(), &mut self.rng);
         match answer {
             Ok(StoreAnswer::Instance(
                 InstanceOutcome::Applied(seen) | InstanceOutcome::Refused(Some(seen)),
@@ -121,10 +124,16 @@ impl Native {
                 }
             }
             // It lives, or something else is wrong with what we know.
-            Ok(_) => self.look(now, out),
+            Ok(_) => {
+                let at = retry.failed(now, cycle, rng);
+                self.group.burials.insert(victim.clone(), (false, retry));
+                self.look_at(at);
+            }
             Err(error) => {
+                let at = retry.failed(now, cycle, rng);
+                self.group.burials.insert(victim.clone(), (false, retry));
+                self.look_at(at);
                 Self::report(None, Operation::Bury, error, out);
-                self.look(now, out);
             }
         }
     }

@@ -39,10 +39,12 @@ pub(super) struct Group {
     members: BTreeSet<Incarnation>,
     members_since: Tick,
     members_views: u32,
-    /// Whom we are declaring dead just now.
-    pub(super) burials: BTreeSet<Incarnation>,
+    /// Whom we are declaring dead, and whether a call is under way or has failed.
+    pub(super) burials: BTreeMap<Incarnation, (bool, Retry)>,
     /// Whether the lease is known to have run out.
     pub(super) lapsed: bool,
+    /// Instances with another ttl that were already warned about.
+    other_ttls: BTreeSet<Incarnation>,
     /// Other incarnations of our own id that were already warned about.
     namesakes: BTreeSet<Incarnation>,
 }
@@ -189,17 +191,39 @@ impl Native {
                 );
                 Self::report(None, Operation::View, error, out);
             }
+            let ttl = self.config.timing.ttl();
+            let differs = is_live(seen.record.state) && seen.record.ttl != ttl;
+            if differs && self.group.other_ttls.insert(incarnation.clone()) {
+                let error = format!(
+                    "{incarnation} has a ttl of {:?}, this instance of {ttl:?}; the longer one counts, but give all \
+                     of a group the same timing",
+                    seen.record.ttl
+                );
+                Self::report(None, Operation::View, error, out);
+            }
         }
+        let watches = &self.group.watches;
+        self.group.burials.retain(|victim, (busy, _)| *busy || watches.contains_key(victim));
+    }
+
+    /// The age from which an instance may be declared dead. All of a group should have the same ttl; while one is
+    /// changed, the longer one counts, or a live owner would be taken for dead.
+    pub(super) fn ttl_of(&self, seen: &InstanceSeen) -> Duration {
+        self.config.timing.ttl().max(seen.record.ttl).saturating_add(self.config.stamp_step)
+    }
+
+    /// How long its record must have stood still by our own clock, too.
+    fn watch_of(&self, seen: &InstanceSeen) -> Duration {
+        self.config.timing.ttl().max(seen.record.ttl) - self.config.timing.margin()
     }
 
     /// Whether the rules allow to declare this instance dead.
     fn may_bury(&self, now: Tick, seen: &InstanceSeen) -> bool {
-        let timing = &self.config.timing;
         let watched = self.group.watches.get(&seen.record.incarnation);
         is_live(seen.record.state)
             && seen.record.incarnation != self.me.incarnation
-            && seen.age >= timing.ttl() + self.config.stamp_step
-            && watched.is_some_and(|(_, since)| now.since(*since) >= timing.lease())
+            && seen.age >= self.ttl_of(seen)
+            && watched.is_some_and(|(_, since)| now.since(*since) >= self.watch_of(seen))
             && self.lease.may_bury(now)
     }
 
@@ -254,7 +278,6 @@ impl Native {
     /// store that does not notify. The heartbeat's own cycle comes on top.
     fn schedule_look(&mut self, now: Tick, sent: Tick) {
         let timing = self.config.timing;
-        let ttl = timing.ttl() + self.config.stamp_step;
         let Some(latest) = &self.group.latest else { return };
         let expiry = latest
             .view
@@ -264,7 +287,8 @@ impl Native {
             .filter_map(|seen| {
                 let (_, since) = self.group.watches.get(&seen.record.incarnation)?;
                 // A millisecond more, because ages are compared by another clock.
-                let at = (sent + ttl.saturating_sub(seen.age)).max(*since + timing.lease());
+                let expires = sent + self.ttl_of(seen).saturating_sub(seen.age);
+                let at = expires.max(*since + self.watch_of(seen));
                 Some(at + Duration::from_millis(1))
             })
             .filter(|at| *at > now)

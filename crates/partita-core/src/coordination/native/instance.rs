@@ -46,6 +46,7 @@ impl Native {
             incarnation: self.me.incarnation.clone(),
             host: self.config.host.clone(),
             started: self.config.started,
+            ttl: self.config.timing.ttl(),
             stopping: self.is_stopping(),
             declines: self
                 .slots

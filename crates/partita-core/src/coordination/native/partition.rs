@@ -307,12 +307,11 @@ impl Native {
         match slot.pump {
             Pump::Open | Pump::Draining { .. } => {
                 slot.pump = Pump::Drained { cancelled };
+                if cancelled && self.is_stopping() {
+                    self.failures.push(format!("partition {partition}: a call of the handler was cut off"));
+                }
                 if give_up {
-                    slot.declined_until = now + self.config.cool_down;
-                    let until = slot.declined_until;
-                    // Look again when it is over: nobody else may have wanted the partition.
-                    self.look_after(until, partition);
-                    self.beat_now(now, out);
+                    self.decline(now, partition, out);
                 }
                 self.settle_last(partition, last);
                 self.drive(now, partition, out);
@@ -323,21 +322,25 @@ impl Native {
         }
     }
 
-    fn look_after(&mut self, at: Tick, partition: &PartitionId) {
-        self.timer(at, Timer::Slot(partition.clone()));
-    }
-
     pub(super) fn on_ended(&mut self, now: Tick, partition: &PartitionId, out: &mut Vec<Effect>) {
-        let pause = self.config.timing.cycle();
-        if let Some(slot) = self.slots.get_mut(partition)
-            && !matches!(slot.pump, Pump::Ending)
-        {
-            // Nobody told it to: the runtime dropped it. Do not open the next one in a hurry.
-            slot.retry.wait_until(now + pause);
-            self.timer(now + pause, Timer::Slot(partition.clone()));
+        let Some(slot) = self.slots.get(partition) else { return };
+        if !matches!(slot.pump, Pump::Ending) {
+            // Nobody told it to: the runtime of the handlers is gone, or it panicked. Somebody else may do better.
+            Self::report(Some(partition), Operation::Drain, "the pump ended unexpectedly: giving it up", out);
+            self.decline(now, partition, out);
         }
         self.close(partition, None, out);
         self.drive(now, partition, out);
+    }
+
+    /// Does not want the partition for a while, and tells the others.
+    fn decline(&mut self, now: Tick, partition: &PartitionId, out: &mut Vec<Effect>) {
+        let until = now + self.config.cool_down;
+        let Some(slot) = self.slots.get_mut(partition) else { return };
+        slot.declined_until = until;
+        // Nobody else may have wanted it by then.
+        self.timer(until, Timer::Slot(partition.clone()));
+        self.beat_now(now, out);
     }
 
     /// Forgets the pump.

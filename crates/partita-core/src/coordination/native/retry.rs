@@ -21,11 +21,6 @@ impl Retry {
         self.failures = 0;
     }
 
-    /// Waits until then, whatever happened before.
-    pub(super) fn wait_until(&mut self, at: Tick) {
-        self.at = at;
-    }
-
     /// It failed; tells when to try again: after a quarter of a cycle, doubling up to a cycle, with jitter.
     pub(super) fn failed(&mut self, now: Tick, cycle: Duration, rng: &mut fastrand::Rng) -> Tick {
         let pause = (cycle / 4) * 2_u32.pow(self.failures.min(2));

@@ -153,6 +153,7 @@ impl Bench {
             host: Arc::from("there"),
             started: Timestamp(0),
             stopping: false,
+            ttl: Timing::FAST.ttl(),
             declines: Vec::new(),
             state: InstanceState::Live,
             beat: 0,

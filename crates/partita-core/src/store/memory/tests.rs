@@ -20,6 +20,7 @@ fn register(number: u128) -> InstanceWrite {
         host: Arc::from("machine"),
         started: Timestamp(0),
         stopping: false,
+        ttl: std::time::Duration::from_secs(5),
         declines: Vec::new(),
         state: InstanceState::Live,
         beat: 0,

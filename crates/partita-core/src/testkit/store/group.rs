@@ -198,6 +198,7 @@ pub(super) fn record(incarnation: &Incarnation) -> InstanceRecord {
         host: Arc::from("machine"),
         started: Timestamp(1_700_000_000_123),
         stopping: false,
+        ttl: std::time::Duration::from_secs(5),
         declines: Vec::new(),
         state: InstanceState::Live,
         beat: 0,

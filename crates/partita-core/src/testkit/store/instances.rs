@@ -58,6 +58,7 @@ pub async fn heartbeat_carries_the_record(harness: &dyn StoreHarness) {
     let first = group.join("one").await;
     let record = InstanceRecord {
         stopping: true,
+        ttl: std::time::Duration::from_millis(12_345),
         declines: ["10", "2", "a/b"].map(PartitionId::from).to_vec(),
         beat: 1,
         ..first.record.clone()
