@@ -111,7 +111,7 @@ impl SqliteStore {
         durable: bool,
         work: impl FnMut(&Connection) -> Done<T> + Send + 'static,
     ) -> StoreResult<T> {
-        let (job, answered) = Write::new(op, durable, work);
+        let (job, answered) = Write::job(op, durable, work);
         if self.inner.queues()?.writes.send(job).await.is_err() {
             return Err(ended(op));
         }

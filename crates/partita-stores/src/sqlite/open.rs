@@ -45,7 +45,7 @@ pub enum OpenError {
     ReadOnly(PathBuf),
     /// The file cannot be opened.
     #[error(
-        "cannot keep checkpoints in {path}: it cannot be opened ({source}); check the permissions or choose another place"
+        "cannot keep checkpoints in {path}: it cannot be opened ({source}); make the file and its directory writable or choose another place"
     )]
     CannotOpen {
         /// The file.
@@ -143,7 +143,11 @@ fn prepare(path: &Path, db: &Connection) -> Result<(), OpenError> {
     let explained = |error| explain(path, error);
     // Until it is known to be ours, closing must not tidy it up.
     db.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true).map_err(explained)?;
-    let is_new = is_new(path, db)?;
+    let is_new = {
+        // One snapshot: somebody else may be making it at this moment.
+        let _snapshot = db.unchecked_transaction().map_err(explained)?;
+        is_new(path, db)?
+    };
     if db.is_readonly("main").map_err(explained)? {
         return Err(OpenError::ReadOnly(path.to_owned()));
     }
@@ -151,7 +155,9 @@ fn prepare(path: &Path, db: &Connection) -> Result<(), OpenError> {
         let verdict: String =
             db.query_row("PRAGMA quick_check(1)", [], |row| row.get(0)).map_err(explained)?;
         if verdict != "ok" {
-            return Err(OpenError::Damaged { path: path.to_owned(), what: verdict });
+            // A heading may come first.
+            let what = verdict.lines().last().unwrap_or_default().to_owned();
+            return Err(OpenError::Damaged { path: path.to_owned(), what });
         }
     }
     become_wal(db).map_err(explained)?;
@@ -161,7 +167,7 @@ fn prepare(path: &Path, db: &Connection) -> Result<(), OpenError> {
     Ok(())
 }
 
-/// Whether there is nothing in it yet; an error if there is something that is not ours.
+/// Whether there is nothing in it yet; an error if there is something that is not ours. Asked in a transaction.
 fn is_new(path: &Path, db: &Connection) -> Result<bool, OpenError> {
     let explained = |error| explain(path, error);
     let number = |pragma: &str| db.pragma_query_value(None, pragma, |row| row.get::<_, i32>(0));

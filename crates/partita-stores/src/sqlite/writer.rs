@@ -115,7 +115,8 @@ where
     T: Send + 'static,
     F: FnMut(&Connection) -> Done<T> + Send + 'static,
 {
-    pub(super) fn new(
+    /// The write as a job, and where its answer comes.
+    pub(super) fn job(
         op: &'static str,
         durable: bool,
         work: F,
