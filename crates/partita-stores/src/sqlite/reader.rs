@@ -15,8 +15,8 @@ use super::scopes::ScopeRow;
 /// How often it is asked whether anything changed, while somebody waits for a hand-off.
 pub(super) const POLL_PENDING: Duration = Duration::from_millis(50);
 
-/// How often otherwise.
-pub(super) const POLL_IDLE: Duration = Duration::from_millis(250);
+/// How often otherwise: what somebody leaves behind waits for no longer. A look costs microseconds.
+pub(super) const POLL_IDLE: Duration = Duration::from_millis(100);
 
 /// How long a read waits in the rare cases in which it has to: while another process recovers the log of one that
 /// was killed.
