@@ -1,6 +1,8 @@
 //! The SQLite store keeps the contract of stores: with all handles in one process, and with connections of their own, as
 //! separate processes have.
 
+#![cfg(feature = "sqlite")]
+
 use std::path::PathBuf;
 use std::sync::Arc;
 

@@ -1,5 +1,7 @@
 //! A file that cannot be used: one sentence that says why and what to do, and the file as it was.
 
+#![cfg(feature = "sqlite")]
+
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 

@@ -1,6 +1,6 @@
 //! Processors in processes of their own over one file: hand-offs, a `kill -9`, a process that is stopped and goes on.
 
-#![cfg(unix)]
+#![cfg(all(unix, feature = "sqlite"))]
 
 mod clockwork;
 mod worker;
