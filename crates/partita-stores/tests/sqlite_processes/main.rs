@@ -3,6 +3,7 @@
 #![cfg(all(unix, feature = "sqlite"))]
 
 mod clockwork;
+mod hammer;
 mod worker;
 
 use std::collections::BTreeMap;
@@ -14,12 +15,19 @@ use partita_core::model::{
 use partita_core::store::{CheckpointStore, InstanceRecord, InstanceState, InstanceWrite, MoveReason};
 use partita_stores::sqlite::SqliteStore;
 
+use hammer::Hammer;
 use worker::{Handled, PARTITIONS, Place, TTL};
 
 /// Not a test of its own: what the others start.
 #[test]
 fn worker_process() {
     worker::main();
+}
+
+/// Nor is this.
+#[test]
+fn hammer_process() {
+    hammer::main();
 }
 
 fn by_partition(handled: &[Handled]) -> BTreeMap<PartitionId, Vec<&Handled>> {
@@ -182,4 +190,63 @@ async fn a_stopped_process_holds_up_nobody_and_does_no_harm_later() {
     let late = by_a[at_stop..].iter().filter(|one| Epoch(one.epoch) < epochs[&one.partition]).count();
     assert!(late <= PARTITIONS as usize, "{late} calls of a former owner");
     checkpoints_are_at(&store, &scope, EVENTS - 1).await;
+}
+
+#[tokio::test]
+async fn what_was_acknowledged_survives_a_kill_at_any_moment() {
+    let rounds = if std::env::var_os("PARTITA_LONG").is_some() { 50 } else { 8 };
+    let place = Place::new(0);
+    let mut from = 0;
+    for round in 0..rounds {
+        let mut hammer = Hammer::start(place.store().path(), from);
+        let mut last = hammer.next().expect("it begins");
+        std::thread::sleep(Duration::from_micros(fastrand::u64(0..60_000)));
+        last = hammer.kill().unwrap_or(last);
+        // A store that is opened now neither waits for the dead nor misses what it was told.
+        let started = Instant::now();
+        let record = place.store().checkpoints(&hammer::scope()).await.unwrap().remove(0);
+        assert!(started.elapsed() < Duration::from_secs(1), "{:?}", started.elapsed());
+        let Some(Position::Sequence { sequence: SequenceNumber(stored), .. }) =
+            record.resume.map(|resume| resume.position())
+        else {
+            panic!("round {round}: the position is gone");
+        };
+        // One more may have been written and not yet told.
+        assert!((last..=last + 1).contains(&stored), "round {round}: {last} was told, {stored} is there");
+        from = stored;
+    }
+}
+
+/// As when a process is stopped within a transaction: nobody can write for longer than a ttl.
+#[tokio::test]
+async fn a_lock_held_for_longer_than_a_ttl_moves_nothing() {
+    const EVENTS: i64 = 4_000;
+    let place = Place::new(EVENTS);
+    let (a, b) = (place.start("a"), place.start("b"));
+    let (store, scope) = (place.store(), place.scope());
+    let half = PARTITIONS as usize / 2;
+    place.until("both have a share", |place| {
+        shares(&place.handled("a")) >= half && shares(&place.handled("b")) >= half
+    });
+    let mut moves = store.moves(&scope).await.unwrap();
+    loop {
+        std::thread::sleep(TTL / 2);
+        let again = store.moves(&scope).await.unwrap();
+        if again == moves {
+            break;
+        }
+        moves = again;
+    }
+    assert!(!is_done(&place, &["a", "b"], EVENTS), "there must be something left to do");
+    let other = rusqlite::Connection::open(store.path()).unwrap();
+    other.busy_timeout(Duration::from_secs(5)).unwrap();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    std::thread::sleep(TTL + Duration::from_secs(1));
+    other.execute_batch("ROLLBACK").unwrap();
+    place.until("they finish", |place| is_done(place, &["a", "b"], EVENTS));
+    assert_eq!(store.moves(&scope).await.unwrap(), moves, "nothing moved");
+    a.stop();
+    b.stop();
+    let all = [place.handled("a"), place.handled("b")].concat();
+    assert_eq!(check(&all, EVENTS), [], "and nothing was handled twice");
 }
