@@ -1,4 +1,4 @@
-//! Partita's figures: dispatch, hand-off, failover and rebalance, with the machine's limits beside them.
+//! Partita's figures: dispatch, hand-off, SQLite, failover and rebalance, with the machine's limits beside them.
 
 mod clock;
 mod dispatch;
@@ -10,6 +10,7 @@ mod out;
 mod rebalance;
 mod recorder;
 mod report;
+mod sqlite;
 mod stats;
 mod world;
 
@@ -19,7 +20,7 @@ use std::process::ExitCode;
 use limits::Limits;
 
 /// In this order: pausing Tokio's clock, as the last two do, makes it dearer for the rest of the process.
-const NAMES: [&str; 4] = ["dispatch", "hand-off", "failover", "rebalance"];
+const NAMES: [&str; 5] = ["dispatch", "hand-off", "sqlite", "failover", "rebalance"];
 
 const USAGE: &str = "usage: cargo run --release -p partita-benches [-- [--quick] [NAME...]]
 
@@ -27,7 +28,7 @@ Runs all benchmarks, or those named, prints their figures, and ends with 1 if a 
 A full run writes benches/README.md; a quick one and one of single benchmarks only print.
 
   --quick   fewer rounds
-  NAME      dispatch, hand-off, failover or rebalance";
+  NAME      dispatch, hand-off, sqlite, failover or rebalance";
 
 /// What was asked for.
 #[derive(PartialEq, Eq, Debug)]
@@ -43,6 +44,12 @@ impl Asked {
 }
 
 fn main() -> ExitCode {
+    if let [_, argument, directory, name] = &std::env::args().collect::<Vec<_>>()[..]
+        && argument == sqlite::worker::ARGUMENT
+    {
+        sqlite::worker::main(Path::new(directory), name);
+        return ExitCode::SUCCESS;
+    }
     let Some(asked) = parse(std::env::args().skip(1)) else {
         out::note(USAGE);
         return ExitCode::from(2);
@@ -57,6 +64,7 @@ fn main() -> ExitCode {
         let section = match *name {
             "dispatch" => dispatch::run(&limits, asked.quick),
             "hand-off" => handoff::run(&limits, asked.quick),
+            "sqlite" => sqlite::run(asked.quick),
             "failover" => failover::run(asked.quick),
             _ => rebalance::run(asked.quick),
         };

@@ -36,6 +36,9 @@
 
 pub use partita_core::{balance, coordination, handler, model, processor, pump, source, store};
 
+#[cfg(feature = "sqlite")]
+pub use partita_stores::sqlite;
+
 #[cfg(feature = "testkit")]
 pub use partita_core::testkit;
 

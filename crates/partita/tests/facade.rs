@@ -23,3 +23,10 @@ fn stores_and_sources_are_usable_as_trait_objects() {
     fn take(_: Option<(&dyn CheckpointStore, &dyn EventSource)>) {}
     take(None);
 }
+
+#[cfg(feature = "sqlite")]
+#[test]
+fn the_store_in_a_file_is_reachable_through_the_facade() {
+    let nowhere = partita::sqlite::SqliteStore::open("no/such/directory/checkpoints.db");
+    assert!(matches!(nowhere, Err(partita::sqlite::OpenError::NoDirectory { .. })), "{nowhere:?}");
+}

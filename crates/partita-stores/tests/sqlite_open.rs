@@ -1,0 +1,184 @@
+//! A file that cannot be used: one sentence that says why and what to do, and the file as it was.
+
+#![cfg(feature = "sqlite")]
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use partita_stores::sqlite::{OpenError, SqliteStore};
+use rusqlite::Connection;
+
+/// A directory that goes with its test.
+struct Directory(PathBuf);
+
+impl Directory {
+    fn new() -> Self {
+        let path = std::env::temp_dir().join(format!("partita-open-{:032x}", fastrand::u128(..)));
+        std::fs::create_dir(&path).expect("a directory can be made");
+        Self(path)
+    }
+
+    fn file(&self) -> PathBuf {
+        self.0.join("checkpoints.db")
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// The error, after its sentence was looked at.
+#[track_caller]
+fn refused(path: &Path, says: &str) -> OpenError {
+    let error = SqliteStore::open(path).expect_err("it cannot be opened");
+    let sentence = error.to_string();
+    assert!(sentence.contains(says), "{sentence}");
+    assert!(sentence.contains(&path.display().to_string()), "it names the file: {sentence}");
+    assert!(sentence.contains("; ") && !sentence.contains('\n'), "it says what to do: {sentence}");
+    error
+}
+
+#[test]
+fn a_missing_directory_is_named() {
+    let directory = Directory::new();
+    let error = refused(&directory.0.join("no/such/checkpoints.db"), "there is no directory");
+    assert!(matches!(error, OpenError::NoDirectory { .. }));
+}
+
+#[test]
+fn a_directory_is_no_file() {
+    let directory = Directory::new();
+    assert!(matches!(refused(&directory.0, "it is a directory"), OpenError::IsDirectory(_)));
+}
+
+#[test]
+fn a_file_that_is_no_database_stays_as_it_was() {
+    let directory = Directory::new();
+    let text = "something that somebody wrote, and wants to keep\n".repeat(100);
+    std::fs::write(directory.file(), &text).unwrap();
+    assert!(matches!(refused(&directory.file(), "not a database of Partita's"), OpenError::NotPartita(_)));
+    assert_eq!(std::fs::read_to_string(directory.file()).unwrap(), text);
+}
+
+#[test]
+fn another_programs_database_stays_as_it_was() {
+    let directory = Directory::new();
+    let other = Connection::open(directory.file()).unwrap();
+    other.execute_batch("CREATE TABLE songs (name TEXT); INSERT INTO songs VALUES ('one')").unwrap();
+    drop(other);
+    let bytes = std::fs::read(directory.file()).unwrap();
+    assert!(matches!(refused(&directory.file(), "not a database of Partita's"), OpenError::NotPartita(_)));
+    assert_eq!(std::fs::read(directory.file()).unwrap(), bytes);
+}
+
+#[test]
+fn a_newer_schema_is_refused() {
+    let directory = Directory::new();
+    drop(SqliteStore::open(directory.file()).unwrap());
+    let other = Connection::open(directory.file()).unwrap();
+    other.pragma_update(None, "user_version", 7).unwrap();
+    drop(other);
+    let error = refused(&directory.file(), "its schema is version 7 and this program knows 1");
+    assert!(matches!(error, OpenError::NewerSchema { found: 7, known: 1, .. }));
+}
+
+#[test]
+fn a_damaged_database_is_refused_wherever_the_damage_is() {
+    let directory = Directory::new();
+    drop(SqliteStore::open(directory.file()).unwrap());
+    let sound = std::fs::read(directory.file()).unwrap();
+    let pages = sound.len() / 4096;
+    assert!(pages > 5, "every table has a page of its own");
+    for page in 1..pages {
+        let mut damaged = sound.clone();
+        damaged[page * 4096..page * 4096 + 64].fill(0x5a);
+        std::fs::write(directory.file(), &damaged).unwrap();
+        let error = refused(&directory.file(), "the database is damaged");
+        assert!(matches!(error, OpenError::Damaged { .. }));
+        assert_eq!(std::fs::read(directory.file()).unwrap(), damaged, "it was changed");
+    }
+    std::fs::write(directory.file(), &sound[..4096 * 2]).unwrap();
+    refused(&directory.file(), "the database is damaged");
+    std::fs::write(directory.file(), &sound).unwrap();
+    SqliteStore::open(directory.file()).unwrap();
+}
+
+#[test]
+fn a_locked_database_is_refused_after_a_while() {
+    let directory = Directory::new();
+    drop(SqliteStore::open(directory.file()).unwrap());
+    let other = Connection::open(directory.file()).unwrap();
+    other.execute_batch("PRAGMA locking_mode = EXCLUSIVE; BEGIN EXCLUSIVE").unwrap();
+    let started = Instant::now();
+    assert!(matches!(refused(&directory.file(), "another program keeps it locked"), OpenError::Locked(_)));
+    assert!(started.elapsed() < Duration::from_secs(10), "{:?}", started.elapsed());
+    drop(other);
+    SqliteStore::open(directory.file()).unwrap();
+}
+
+#[test]
+fn many_may_open_a_new_file_at_once() {
+    let directory = Directory::new();
+    let threads: Vec<_> = (0..8)
+        .map(|_| {
+            let file = directory.file();
+            std::thread::spawn(move || SqliteStore::open(file).map(drop))
+        })
+        .collect();
+    for thread in threads {
+        thread.join().unwrap().unwrap();
+    }
+}
+
+#[test]
+fn odd_paths_are_paths() {
+    let directory = Directory::new();
+    for name in ["a b?mode=ro&x#y%20.db", "file:x.db", "日本.db"] {
+        drop(SqliteStore::open(directory.0.join(name)).unwrap());
+        assert!(directory.0.join(name).is_file(), "{name}");
+    }
+}
+
+/// Says who is to open which file as whom, when this binary is its own child.
+const AS_NOBODY: &str = "PARTITA_OPEN_AS_NOBODY";
+
+#[cfg(unix)]
+#[test]
+fn a_read_only_place_is_refused() {
+    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::process::CommandExt;
+
+    if let Some(path) = std::env::var_os(AS_NOBODY) {
+        refused(Path::new(&path), "writable or choose another place");
+        return;
+    }
+    let directory = Directory::new();
+    drop(SqliteStore::open(directory.file()).unwrap());
+    let bytes = std::fs::read(directory.file()).unwrap();
+    let allow = |mode| {
+        std::fs::set_permissions(&directory.0, std::fs::Permissions::from_mode(mode)).unwrap();
+        std::fs::set_permissions(directory.file(), std::fs::Permissions::from_mode(mode & 0o666)).unwrap();
+    };
+    allow(0o555);
+    let is_root = std::fs::OpenOptions::new().append(true).open(directory.file()).is_ok();
+    for file in [directory.file(), directory.0.join("new.db")] {
+        if !is_root {
+            refused(&file, "choose another place");
+            continue;
+        }
+        // Nothing is read-only to root, so somebody else has to try.
+        let mut child = std::process::Command::new(std::env::current_exe().unwrap());
+        child.args(["--exact", "a_read_only_place_is_refused"]).env(AS_NOBODY, &file).uid(65_534);
+        match child.output() {
+            Ok(output) => {
+                assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+            }
+            // The test itself lies where nobody else may look.
+            Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::PermissionDenied),
+        }
+    }
+    allow(0o755);
+    assert_eq!(std::fs::read(directory.file()).unwrap(), bytes);
+}
