@@ -246,6 +246,9 @@ impl<F: Factory> Builder<F> {
 impl<F: Factory> Processor<F> {
     /// Joins the group. Returns once the hub was described and the store has taken this instance in, or with the
     /// error that prevented it. Partitions are claimed and delivered from then on.
+    ///
+    /// Must be called in a Tokio runtime with time enabled (`enable_time` or `enable_all`, as `#[tokio::main]` does):
+    /// handlers run there, and waiting needs its timer. Elsewhere it panics.
     pub async fn start(self) -> Result<ProcessorHandle, StartError> {
         let runtime = match self.runtime {
             Some(runtime) => runtime,
