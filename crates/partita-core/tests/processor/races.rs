@@ -9,7 +9,7 @@ use partita_core::handler::{Context, Handler, HandlerResult, RevokedContext};
 use partita_core::model::{Epoch, Event, Incarnation, InstanceId, PartitionId, Position};
 use partita_core::processor::{Checkpoint, Processor};
 use partita_core::pump::FailurePolicy;
-use partita_core::store::{BoxError, CheckpointStore, MoveReason, Op, OwnershipWrite};
+use partita_core::store::{CheckpointStore, MoveReason, Op, OwnershipWrite};
 use tokio::sync::watch;
 
 use crate::support::{World, ms, soon};
@@ -38,10 +38,9 @@ async fn a_seek_beside_a_checkpoint_from_another_task_passes_over_nothing() {
     let handle_event = move |event: Event, cx: Context| {
         let mut round = round.lock().unwrap();
         let number = event.sequence_number().0;
-        let mut result: Result<(), BoxError> = Ok(());
-        if number == 0 && !round.has_failed {
+        let fails = number == 0 && !round.has_failed;
+        if fails {
             round.has_failed = true;
-            result = Err("the first try".into());
         } else {
             round.handled.push(number);
         }
@@ -50,7 +49,13 @@ async fn a_seek_beside_a_checkpoint_from_another_task_passes_over_nothing() {
             cx.seek(Position::Earliest);
             stash.get_or_init(|| (event, cx));
         }
-        std::future::ready(result)
+        async move {
+            // Before the seek the others get into a checkpoint, and before the failure counts they get out of it.
+            if fails || number == LAST {
+                tokio::time::sleep(ms(1)).await;
+            }
+            if fails { Err("the first try".into()) } else { Ok(()) }
+        }
     };
     let processor = Processor::builder(world.hub.source(), world.store.clone())
         .checkpoint(Checkpoint::Manual)
@@ -82,7 +87,7 @@ async fn a_seek_beside_a_checkpoint_from_another_task_passes_over_nothing() {
     let rounds = rounds.lock().unwrap();
     let whole: Vec<i64> = (0..=LAST).collect();
     let passed_over: Vec<_> = rounds.iter().filter(|handled| **handled != whole).collect();
-    assert!(rounds.len() > 10, "only {} rounds", rounds.len());
+    assert!(rounds.len() > 1, "only {} rounds", rounds.len());
     assert!(passed_over.is_empty(), "{} of {} rounds: {passed_over:?}", passed_over.len(), rounds.len());
 }
 
