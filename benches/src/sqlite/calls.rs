@@ -140,6 +140,7 @@ async fn register(store: &SqliteStore, scope: &Scope, me: &Incarnation) -> Insta
         host: "bench".into(),
         started: Timestamp(0),
         stopping: false,
+        ttl: std::time::Duration::from_secs(5),
         declines: Vec::new(),
         state: InstanceState::Live,
         beat: 0,

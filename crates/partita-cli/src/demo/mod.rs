@@ -46,7 +46,8 @@ consumer group of its own, and the counts come from it:
   events_per_second      processed, from the first call to the last
 
 Exit code: 0 if nothing was lost or duplicated by a hand-off, 1 if something
-was or the run failed, 2 if the command line cannot be carried out.";
+was, nothing was produced or the run failed, 2 if the command line cannot be
+carried out.";
 
 /// Shows processors that share a stream: one joins, one is killed, one leaves, and no event is lost.
 ///

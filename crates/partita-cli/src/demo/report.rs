@@ -76,13 +76,17 @@ impl Report {
         }
     }
 
-    /// Whether the engine kept its promises.
+    /// Whether the engine kept its promises; it cannot without an event.
     pub(crate) fn is_good(&self) -> bool {
-        self.lost == 0 && self.duplicated_by_handoff == 0
+        self.produced > 0 && self.lost == 0 && self.duplicated_by_handoff == 0
     }
 
     /// The verdict in words, a sentence a line.
     fn verdict(&self) -> Vec<String> {
+        if self.produced == 0 {
+            let advice = "choose a longer --for or a higher --rate";
+            return vec![format!("Nothing was produced, so nothing was shown: {advice}.")];
+        }
         let mut lines = match (self.lost, self.duplicated_by_handoff) {
             (0, 0) => vec!["Good: nothing was lost, and no planned move repeated an event.".to_owned()],
             (lost, twice) => [(lost, "lost"), (twice, "handled again without a crash")]
@@ -201,6 +205,16 @@ mod tests {
         let lost = report(Recount { processed: 19, lost: 1, ..all }, vec![span("b", 2, 0..=18)], &[]);
         assert!(!lost.is_good());
         assert_eq!(lost.verdict(), ["BAD: 1 event was lost."]);
+    }
+
+    #[test]
+    fn a_run_without_an_event_shows_nothing_and_is_not_good() {
+        let empty = report(Recount::default(), vec![], &[]);
+        assert!(!empty.is_good());
+        assert_eq!(
+            empty.verdict(),
+            ["Nothing was produced, so nothing was shown: choose a longer --for or a higher --rate."]
+        );
     }
 
     #[test]

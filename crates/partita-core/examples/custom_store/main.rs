@@ -2,7 +2,8 @@
 //!
 //! `store.rs` is the store, `text.rs` the form of its files. What the writes mean is not its business: the rules come
 //! from `store::rules`, and `tests/custom_store_conformance.rs` holds it to the contract with one line. This program
-//! plays a hand-off between two instances and shows the files.
+//! plays a hand-off between two instances by hand and shows the files; then it runs a processor on the store, as a user
+//! would.
 
 #![allow(clippy::print_stdout)] // It is for reading.
 
@@ -11,10 +12,13 @@ mod text;
 
 use std::sync::Arc;
 
+use partita_core::handler::Context;
 use partita_core::model::{
-    ConsumerGroup, Epoch, HubName, Incarnation, InstanceId, Namespace, Offset, PartitionId, Scope,
+    ConsumerGroup, Epoch, Event, HubName, Incarnation, InstanceId, Namespace, Offset, PartitionId, Scope,
     SequenceNumber, StreamPosition, Timestamp,
 };
+use partita_core::processor::Processor;
+use partita_core::source::MemoryHub;
 use partita_core::store::{
     BoxError, CheckpointOutcome, CheckpointStore, CheckpointWrite, InstanceOutcome, InstanceRecord,
     InstanceState, InstanceWrite, MoveReason, Op, OwnershipOutcome, OwnershipWrite,
@@ -72,6 +76,7 @@ async fn main() -> Result<(), BoxError> {
     for file in store.files(&scope)? {
         println!("\n{}\n{}", file.display(), std::fs::read_to_string(&file)?);
     }
+    process(store).await?;
     std::fs::remove_dir_all(directory)?;
     Ok(())
 }
@@ -113,6 +118,40 @@ async fn checkpoint(
         CheckpointOutcome::Applied(_) => println!("{owner} checkpointed {sequence} at epoch {epoch}"),
         CheckpointOutcome::Fenced(by) => println!("{owner} is fenced: epoch {} sealed the record", by.epoch),
         CheckpointOutcome::Behind(_) => println!("{owner} is behind"),
+    }
+    Ok(())
+}
+
+/// Handles a few events with the store behind a processor, and shows where the next one would go on.
+async fn process(store: DirectoryStore) -> Result<(), BoxError> {
+    const EVENTS: usize = 6;
+    let hub = MemoryHub::new("windows", 2);
+    for number in 0..EVENTS {
+        hub.append(
+            &hub.description().partitions[number % 2],
+            Event::builder(format!("window {number} opened")),
+        );
+    }
+    let (sender, mut handled) = tokio::sync::mpsc::channel(EVENTS);
+    let processor = Processor::builder(hub.source(), store.clone())
+        .on_event(move |event: Event, cx: Context| {
+            let sender = sender.clone();
+            async move {
+                let text = event.text().unwrap_or_default();
+                sender.send(format!("partition {}: {text}", cx.partition())).await?;
+                Ok(())
+            }
+        })
+        .on_error(|error| println!("{error}"))
+        .build()?;
+    let running = processor.start().await?;
+    let scope = running.status().scope.clone();
+    for _ in 0..EVENTS {
+        println!("handled in {}", handled.recv().await.ok_or("the processor ended early")?);
+    }
+    running.shutdown().await?;
+    for checkpoint in store.checkpoints(&scope).await? {
+        println!("partition {} goes on at {:?}", checkpoint.partition, checkpoint.resume);
     }
     Ok(())
 }

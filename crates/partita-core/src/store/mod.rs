@@ -63,7 +63,9 @@ pub trait CheckpointStore: Send + Sync + 'static {
 
     /// Replaces an ownership record if it still has the version that `write` expects. With
     /// [`OwnershipWrite::checkpoint`] (only where [`StoreProperties::atomic`]) the checkpoint record changes in the
-    /// same step, or neither changes. A write that changes the owner appends to the log of moves, best effort.
+    /// same step, or neither changes. A store that is not atomic must answer such a write with
+    /// [`StoreError::permanent`], which says that it had no effect ([`Certainty::NoEffect`]): never with half of it.
+    /// A write that changes the owner appends to the log of moves, best effort.
     fn write_ownership<'a>(
         &'a self,
         scope: &'a Scope,

@@ -79,7 +79,8 @@ pub struct OwnershipWrite {
     pub reason: MoveReason,
     /// Names the write.
     pub op: Op,
-    /// What to do to the checkpoint in the same step; only for stores that are atomic.
+    /// What to do to the checkpoint in the same step; only for stores that are atomic. Others must answer with
+    /// [`StoreError::permanent`](super::StoreError::permanent), an error without effect, and write nothing.
     pub checkpoint: Option<AtomicCheckpoint>,
 }
 

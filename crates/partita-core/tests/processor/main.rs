@@ -5,6 +5,7 @@ mod faults;
 mod handlers;
 mod moves;
 mod options;
+mod races;
 mod seeks;
 #[path = "../support/mod.rs"]
 mod support;
