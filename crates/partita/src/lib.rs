@@ -36,6 +36,9 @@
 
 pub use partita_core::{balance, coordination, handler, model, processor, pump, source, store};
 
+#[cfg(feature = "hub")]
+pub use partita_hub as hub;
+
 #[cfg(feature = "testkit")]
 pub use partita_core::testkit;
 
