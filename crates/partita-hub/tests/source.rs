@@ -11,7 +11,7 @@ use partita_core::model::{
 use partita_core::source::{EventSource, ReadRequest, SourceErrorKind};
 use partita_core::testkit::source::SourceHarness;
 use partita_hub::broker::{Broker, Hub, HubOptions, Route, partition_of};
-use partita_hub::log::{AppendError, EncodedBatch, OsDisk, Settings};
+use partita_hub::log::{AppendError, EncodedBatch, OsDisk, Retention, Settings};
 use partita_hub::producer::{Producer, SendError};
 use partita_hub::source::HubSource;
 
@@ -39,9 +39,14 @@ impl Directory {
 
     /// Closes the directory and opens it again.
     fn reopened(self) -> Self {
+        self.reopened_with(Settings::new(1))
+    }
+
+    fn reopened_with(self, settings: Settings) -> Self {
         let Self { hub, producer, broker, dir } = self;
         drop((hub, producer, broker));
-        let (broker, _) = Broker::open(dir.path().join("data")).expect("opens again");
+        let opened = Broker::open_with(Arc::new(OsDisk), dir.path().join("data"), settings);
+        let (broker, _) = opened.expect("opens again");
         let hub = broker.hub("hub").expect("still there");
         Self { producer: Producer::new(hub.clone()), hub, broker: Some(broker), dir }
     }
@@ -71,10 +76,11 @@ mod reopened {
     use super::*;
 
     partita_core::testkit::source_conformance!(async || {
-        let directory = Directory::with(Settings { tail_bytes_max: 1, ..Settings::new(1) });
+        let settings = Settings { tail_bytes_max: 1, ..Settings::new(1) };
+        let directory = Directory::with(settings.clone());
         let events = (0..500).map(|n| Event::builder(format!("before {n}")));
         directory.producer.send_batch(Route::Partition(0), events).await.expect("durable");
-        directory.reopened()
+        directory.reopened_with(settings)
     });
 }
 
@@ -238,4 +244,59 @@ async fn a_time_to_come_waits_for_it() {
     let mut events = Vec::new();
     reader.read(10, &mut events).await.expect("an event");
     assert_eq!(events[0].text().as_deref(), Some("late"));
+}
+
+#[tokio::test]
+async fn a_reader_behind_the_start_gets_the_oldest_event() {
+    let settings = Settings {
+        segment_bytes_first: 256 << 10,
+        segment_bytes_max: 256 << 10,
+        batch_bytes_max: 64 << 10,
+        group_bytes_max: 128 << 10,
+        tail_bytes_max: 1,
+        ..Settings::new(1)
+    };
+    let mut directory = Directory::with(settings);
+    let broker = directory.broker.take().expect("open");
+    let retention = Retention { bytes_max: Some(1 << 20), ..Retention::default() };
+    let options = HubOptions { partitions: 1, retention };
+    let hub = broker.create_hub(&HubName::new("small"), options).expect("made");
+    let (source, producer) = (HubSource::new(hub.clone()), Producer::new(hub.clone()));
+    producer.send(Route::Partition(0), Event::builder("the first one")).await.expect("durable");
+    // It has read nothing yet when what it wants is gone.
+    let mut overtaken = source.open(request(0, Position::Earliest)).await.expect("opens");
+    let began = std::time::Instant::now();
+    while hub.partition(0).expect("there").first_seq == 0 {
+        assert!(began.elapsed() < Duration::from_secs(30), "retention took nothing");
+        producer.send(Route::Partition(0), Event::builder(vec![7; 50_000])).await.expect("durable");
+    }
+    let mut events = Vec::new();
+    overtaken.read(1, &mut events).await.expect("goes on");
+    assert!(events[0].sequence_number().0 > 0, "the first one is gone");
+    for gone in [Position::at_sequence(SequenceNumber(0)), Position::at_offset(Offset::number(0))] {
+        let first = read(&source, 0, gone, 1).await.remove(0);
+        assert!(first.sequence_number() >= events[0].sequence_number());
+    }
+}
+
+#[tokio::test]
+async fn plain_readers_see_all_events_each() {
+    let directory = Directory::new();
+    let source = directory.source();
+    let mut readers = Vec::new();
+    for _ in 0..3 {
+        readers.push(source.open(request(0, Position::Latest)).await.expect("one of five"));
+    }
+    let events = (0..10).map(|n| Event::builder(format!("{n}")));
+    directory.producer.send_batch(Route::Partition(0), events).await.expect("durable");
+    for reader in &mut readers {
+        let mut events = Vec::new();
+        while events.len() < 10 {
+            reader.read(10, &mut events).await.expect("events");
+        }
+        assert_eq!(
+            events.iter().map(|event| event.sequence_number().0).collect::<Vec<_>>(),
+            Vec::from_iter(0..10)
+        );
+    }
 }
