@@ -87,13 +87,18 @@ proptest! {
     }
 }
 
-/// Worked out by hand from part 1 of the standard, the book of figures 1.3 and 1.4 among them.
+/// Worked out by hand from the encodings of part 1 of the standard.
 #[test]
 fn golden_bytes() {
     let list = Value::List(vec![Value::from(1_u32), Value::Null, Value::from("ab")]);
     let described = Value::Described(Value::Symbol("example:book:list".into()).into(), list.clone().into());
     let symbols = Value::Array(vec![Value::Symbol("a".into()), Value::Symbol("bc".into())]);
+    let url = Value::from("http://example.org/hello-world");
     let golden: &[(Value, &[u8])] = &[
+        (
+            Value::Described(Value::from("URL").into(), url.into()),
+            b"\0\xa1\x03URL\xa1\x1ehttp://example.org/hello-world",
+        ),
         (Value::Null, b"\x40"),
         (Value::Boolean(true), b"\x41"),
         (Value::Uint(0), b"\x43"),
