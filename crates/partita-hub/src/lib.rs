@@ -3,6 +3,9 @@
 //! - [`log`] is the storage: one shared log per hub, written by one committer, with each partition its own commit log to
 //!   its readers.
 //! - [`broker`] is what a hub is on top of that: names, consumer groups, routing, and who may read.
+//! - [`source`] reads a hub of this process as an event source, [`producer`] writes to it; both await instead of blocking.
 
 pub mod broker;
 pub mod log;
+pub mod producer;
+pub mod source;

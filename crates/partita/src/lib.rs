@@ -36,6 +36,8 @@
 
 pub use partita_core::{balance, coordination, handler, model, processor, pump, source, store};
 
+#[cfg(feature = "hub")]
+pub use partita_hub as hub;
 #[cfg(feature = "sqlite")]
 pub use partita_stores::sqlite;
 

@@ -30,3 +30,18 @@ fn the_store_in_a_file_is_reachable_through_the_facade() {
     let nowhere = partita::sqlite::SqliteStore::open("no/such/directory/checkpoints.db");
     assert!(matches!(nowhere, Err(partita::sqlite::OpenError::NoDirectory { .. })), "{nowhere:?}");
 }
+
+#[cfg(feature = "hub")]
+#[tokio::test(flavor = "multi_thread")]
+async fn the_hub_in_the_box_is_a_source_and_has_a_producer() {
+    use partita::Event;
+    use partita::hub::broker::{Broker, HubOptions, Route};
+    use partita::hub::{producer::Producer, source::HubSource};
+
+    let dir = tempfile::tempdir().expect("dir");
+    let (broker, _) = Broker::open(dir.path().join("data")).expect("opens");
+    let hub = broker.create_hub(&"homes".into(), HubOptions::default()).expect("made");
+    let sent = Producer::new(hub.clone()).send(Route::Key("home 7"), Event::builder("door opened")).await;
+    assert_eq!(sent.expect("durable").count(), 1);
+    assert_eq!(HubSource::new(hub).describe().await.expect("described").partitions.len(), 4);
+}

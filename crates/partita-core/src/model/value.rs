@@ -23,6 +23,10 @@ pub enum Value {
     Long(i64),
     Float(f32),
     Double(f64),
+    /// An IEEE 754-2008 decimal, as its bytes: nothing here calculates with it.
+    Decimal32([u8; 4]),
+    Decimal64([u8; 8]),
+    Decimal128([u8; 16]),
     Char(char),
     Timestamp(Timestamp),
     Uuid(u128),

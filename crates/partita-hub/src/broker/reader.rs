@@ -36,11 +36,11 @@ impl Attach {
             Position::Time(time) => LogPosition::Time(time.millis()),
             Position::Offset { offset, inclusive } => {
                 let offset = offset.as_number().ok_or_else(bad)?;
-                LogPosition::Offset(offset + u64::from(!inclusive))
+                LogPosition::Offset(offset.saturating_add(u64::from(!inclusive)))
             }
             // After event -1 is before the first one.
             Position::Sequence { sequence, inclusive } => {
-                let seq = sequence.0 + i64::from(!inclusive);
+                let seq = sequence.0.saturating_add(i64::from(!inclusive));
                 LogPosition::Seq(u64::try_from(seq).map_err(|_| bad())?)
             }
         })
@@ -141,6 +141,11 @@ impl HubReader {
         &self.hub
     }
 
+    /// The partition.
+    pub fn partition(&self) -> u32 {
+        self.reader.partition()
+    }
+
     /// The sequence number of the event that is read next.
     pub fn next_seq(&self) -> u64 {
         self.reader.next_seq()
@@ -151,12 +156,28 @@ impl HubReader {
         self.reader.seek(seq);
     }
 
+    /// Fails if the reader was evicted.
+    pub fn check(&self) -> Result<(), HubReadError> {
+        match self.seat.state().evicted.clone() {
+            Some(reason) => Err(HubReadError::Evicted { reason }),
+            None => Ok(()),
+        }
+    }
+
     /// Appends the next batches to `out`, see [`LogReader::read`]. Nothing is read after an eviction.
     pub fn read(&mut self, bytes_max: usize, out: &mut Vec<StoredBatch>) -> Result<(), HubReadError> {
-        if let Some(reason) = self.seat.state().evicted.clone() {
-            return Err(HubReadError::Evicted { reason });
-        }
+        self.check()?;
         Ok(self.reader.read(bytes_max, out)?)
+    }
+
+    /// As [`HubReader::read`], from memory alone, so never slow: false if the disk has to be read.
+    pub fn read_cached(
+        &mut self,
+        bytes_max: usize,
+        out: &mut Vec<StoredBatch>,
+    ) -> Result<bool, HubReadError> {
+        self.check()?;
+        Ok(self.reader.read_cached(bytes_max, out))
     }
 
     /// Ready when the next [`HubReader::read`] has something to say; until then the waker is kept.

@@ -180,6 +180,11 @@ impl HubLog {
         })
     }
 
+    /// Which life of the data directory this log belongs to.
+    pub fn store_id(&self) -> super::format::StoreId {
+        self.core.store
+    }
+
     /// How many partitions there are.
     pub fn partitions(&self) -> u32 {
         self.core.partitions()

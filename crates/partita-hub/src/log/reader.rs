@@ -113,6 +113,17 @@ impl LogReader {
         }
     }
 
+    /// As [`LogReader::read`], from memory alone, so never slow: false if the disk has to be read.
+    pub fn read_cached(&mut self, bytes_max: usize, out: &mut Vec<StoredBatch>) -> bool {
+        let had = out.len();
+        let hit = read(&self.core.tail).read(self.partition, self.next_seq, self.hint, bytes_max.max(1), out);
+        let Some(hint) = hit else { return false };
+        self.hint = hint;
+        self.advance_past(&out[had..]);
+        self.open = None;
+        true
+    }
+
     /// Ready when the next [`LogReader::read`] has something to say; until then the waker is kept.
     pub fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if self.is_ready() {

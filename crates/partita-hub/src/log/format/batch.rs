@@ -112,6 +112,12 @@ impl EncodedBatch {
         BATCH_HEADER + self.ends.len() + self.events.len()
     }
 
+    /// Where each event starts, from the batch's first offset.
+    pub(crate) fn starts(&self) -> impl Iterator<Item = u64> {
+        let ends = self.ends.chunks_exact(4).map(|end| u64::from(u32_at(end, 0)));
+        std::iter::once(0).chain(ends).take(self.ends.len() / 4)
+    }
+
     /// Where the last event starts, from the batch's first offset.
     pub(crate) fn last_start(&self) -> u64 {
         match self.count() {
@@ -332,6 +338,11 @@ impl StoredBatch {
                 data: &events[start..end],
             }
         })
+    }
+
+    /// The same batch in memory of its own, for who keeps it: what was read shares memory with its neighbours.
+    pub fn detached(&self) -> Self {
+        Self { body: Bytes::copy_from_slice(&self.body), ..self.clone() }
     }
 
     /// The bytes of an event of this batch, shared instead of copied.

@@ -1,0 +1,14 @@
+//! AMQP 1.0 without I/O: bytes in, values and messages out, and back. Files follow the chapters of the standard.
+//!
+//! - [`types`]: the type system (part 1).
+//! - [`message`]: the sections of a message (part 3.2).
+//! - [`event`]: an event as a message, the way Event Hubs writes it. It is here and not in the hub because a hub and a
+//!   client of one need the same.
+//!
+//! A value is [`partita_core::model::Value`], which is AMQP's type system already: a second one would only be copied into
+//! the first. Whatever the bytes are, decoding ends in a value or an error: depth and number of values are bounded, and
+//! nothing is set aside for a length that the input does not have.
+
+pub mod event;
+pub mod message;
+pub mod types;

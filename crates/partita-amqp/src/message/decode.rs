@@ -1,0 +1,72 @@
+//! Bytes to a message.
+
+use bytes::Bytes;
+use partita_core::model::{Body, Value};
+
+use super::{Header, Message, MessageError, section};
+use crate::types::{DecodeError, Decoder};
+
+/// Reads a message from its bytes, all of them.
+pub fn decode(bytes: &Bytes) -> Result<Message, MessageError> {
+    let mut input = Decoder::new(bytes);
+    let mut message = Message::new(Body::DataSections(Vec::new()));
+    let mut body: Option<Body> = None;
+    let mut last = 0;
+    while !input.is_empty() {
+        let number = input.descriptor()?;
+        let section = u8::try_from(number).ok().filter(|s| (section::HEADER..=section::FOOTER).contains(s));
+        let section = section.ok_or(MessageError::UnknownSection(number))?;
+        let repeats = section == last && matches!(section, section::DATA | section::SEQUENCE);
+        let second_body = body.is_some() && (section::DATA..=section::VALUE).contains(&section);
+        if section < last || (section == last || second_body) && !repeats {
+            return Err(MessageError::Order(section));
+        }
+        last = section;
+        match section {
+            section::HEADER => message.header = Some(header(&input.list()?)?),
+            section::DELIVERY_ANNOTATIONS => message.delivery_annotations = Some(input.map()?),
+            section::MESSAGE_ANNOTATIONS => message.message_annotations = Some(input.map()?),
+            section::PROPERTIES => message.properties = Some(input.list()?),
+            section::APPLICATION_PROPERTIES => message.application_properties = Some(input.map()?),
+            section::DATA => {
+                let data = input.binary()?;
+                body = Some(match body {
+                    None => Body::Data(data),
+                    Some(Body::Data(first)) => Body::DataSections(vec![first, data]),
+                    Some(Body::DataSections(mut sections)) => {
+                        sections.push(data);
+                        Body::DataSections(sections)
+                    }
+                    Some(_) => return Err(MessageError::Order(section)),
+                });
+            }
+            section::SEQUENCE => {
+                let values = input.list()?;
+                match &mut body {
+                    Some(Body::Sequence(sections)) => sections.push(values),
+                    _ => body = Some(Body::Sequence(vec![values])),
+                }
+            }
+            section::VALUE => body = Some(Body::Value(input.value()?)),
+            _ => message.footer = Some(input.map()?),
+        }
+    }
+    message.body = body.ok_or(MessageError::NoBody)?;
+    Ok(message)
+}
+
+fn header(fields: &[Value]) -> Result<Header, DecodeError> {
+    let mut header = Header::default();
+    for (at, field) in fields.iter().enumerate() {
+        match (at, field) {
+            (_, Value::Null) => {}
+            (0, Value::Boolean(durable)) => header.durable = Some(*durable),
+            (1, Value::Ubyte(priority)) => header.priority = Some(*priority),
+            (2, Value::Uint(ttl)) => header.ttl_ms = Some(*ttl),
+            (3, Value::Boolean(first)) => header.first_acquirer = Some(*first),
+            (4, Value::Uint(count)) => header.delivery_count = Some(*count),
+            _ => return Err(DecodeError::Expected("message header")),
+        }
+    }
+    Ok(header)
+}

@@ -1,0 +1,126 @@
+//! A processor on a durable hub: every event once, over a hand-off and a restart of the hub.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use partita_core::coordination::Timing;
+use partita_core::handler::Context;
+use partita_core::model::{Event, HubName, InstanceId};
+use partita_core::processor::{Checkpoint, Processor, ProcessorHandle};
+use partita_core::store::MemoryStore;
+use partita_hub::broker::{Broker, Hub, HubOptions, Route};
+use partita_hub::producer::Producer;
+use partita_hub::source::HubSource;
+
+const EVENTS: usize = 100_000;
+const PARTITIONS: u32 = 4;
+const BATCH: usize = 125;
+
+/// Who handled what: by partition, the sequence numbers in the order of their handling.
+#[derive(Default)]
+struct Ledger {
+    handled: Mutex<BTreeMap<String, Vec<i64>>>,
+    count: AtomicUsize,
+}
+
+impl Ledger {
+    async fn wait_for(&self, count: usize) {
+        let began = Instant::now();
+        while self.count.load(Ordering::Relaxed) < count {
+            let handled = self.count.load(Ordering::Relaxed);
+            assert!(
+                began.elapsed() < Duration::from_secs(60),
+                "only {handled} of {count} events were handled"
+            );
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    }
+}
+
+async fn start(name: &str, hub: &Arc<Hub>, store: &MemoryStore, ledger: &Arc<Ledger>) -> ProcessorHandle {
+    let ledger = ledger.clone();
+    let processor = Processor::builder(HubSource::new(hub.clone()), store.clone())
+        .instance_id(InstanceId::generate(name))
+        .timing(Timing::FAST)
+        .checkpoint(Checkpoint::every(1_000).or_after(Duration::from_secs(1)))
+        .on_batch(move |events: Vec<Event>, cx: Context| {
+            let ledger = ledger.clone();
+            async move {
+                let mut handled = ledger.handled.lock().expect("no panic");
+                let list = handled.entry(cx.partition().to_string()).or_default();
+                list.extend(events.iter().map(|event| event.sequence_number().0));
+                ledger.count.fetch_add(events.len(), Ordering::Relaxed);
+                Ok(())
+            }
+        })
+        .build()
+        .expect("options agree");
+    processor.start().await.expect("starts")
+}
+
+async fn produce(hub: &Arc<Hub>, events: usize) {
+    let producer = Producer::new(hub.clone());
+    let tasks = (0..8).map(|_| {
+        let producer = producer.clone();
+        tokio::spawn(async move {
+            for _ in 0..events / BATCH / 8 {
+                let batch = (0..BATCH).map(|_| Event::builder(vec![7; 256]));
+                producer.send_batch(Route::RoundRobin, batch).await.expect("durable");
+            }
+        })
+    });
+    for task in tasks.collect::<Vec<_>>() {
+        task.await.expect("no panic");
+    }
+}
+
+/// Reopens the directory once the last reader of the hub's former life is gone.
+async fn reopen(path: &std::path::Path) -> (Broker, Arc<Hub>) {
+    for _ in 0..200 {
+        if let Ok((broker, _)) = Broker::open(path) {
+            let hub = broker.hub("telemetry").expect("still there");
+            return (broker, hub);
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("the directory is still in use");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_event_once_over_a_hand_off_and_a_restart() {
+    let dir = tempfile::tempdir().expect("dir");
+    let path = dir.path().join("data");
+    let (store, ledger) = (MemoryStore::new(), Arc::new(Ledger::default()));
+    let (broker, _) = Broker::open(&path).expect("opens");
+    let options = HubOptions { partitions: PARTITIONS, ..HubOptions::default() };
+    let hub = broker.create_hub(&HubName::new("telemetry"), options).expect("made");
+
+    // The second processor comes while the first one is at work, so two partitions are handed over.
+    let first = start("first", &hub, &store, &ledger).await;
+    produce(&hub, EVENTS / 4).await;
+    let second = start("second", &hub, &store, &ledger).await;
+    produce(&hub, EVENTS / 4).await;
+    ledger.wait_for(EVENTS / 2).await;
+    first.shutdown().await.expect("stops");
+    second.shutdown().await.expect("stops");
+    produce(&hub, EVENTS / 2).await;
+    drop((hub, broker));
+
+    let (broker, hub) = reopen(&path).await;
+    let third = start("third", &hub, &store, &ledger).await;
+    ledger.wait_for(EVENTS).await;
+    third.shutdown().await.expect("stops");
+    drop((hub, broker));
+
+    let handled = ledger.handled.lock().expect("no panic");
+    assert_eq!(handled.len(), PARTITIONS as usize);
+    let mut total = 0;
+    for (partition, numbers) in handled.iter() {
+        let expected: Vec<i64> = (0..numbers.len() as i64).collect();
+        assert!(*numbers == expected, "partition {partition}: events are missing, repeated or out of order");
+        total += numbers.len();
+    }
+    assert_eq!(total, EVENTS);
+}
