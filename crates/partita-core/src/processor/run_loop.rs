@@ -447,7 +447,12 @@ impl<F> Drop for RunLoop<F> {
 /// Asks a source what it is, for as long as is sensible.
 async fn describe(source: &dyn EventSource) -> Result<HubDescription, SourceError> {
     let failed = |what: String| Err(SourceError::new(SourceErrorKind::Retriable, what));
-    match tokio::time::timeout(DESCRIBE_DEADLINE, AssertUnwindSafe(source.describe()).catch_unwind()).await {
+    match tokio::time::timeout(
+        DESCRIBE_DEADLINE,
+        AssertUnwindSafe(async { source.describe().await }).catch_unwind(),
+    )
+    .await
+    {
         Ok(Ok(described)) => described,
         Ok(Err(_)) => failed("the source panicked when it was asked to describe the hub".to_owned()),
         Err(_) => failed(format!("the hub was not described within {DESCRIBE_DEADLINE:?}")),

@@ -1,10 +1,10 @@
 //! The reader and the queue in front of the handler, bounded in events and in bytes.
 
 use std::collections::VecDeque;
+use std::future::Future;
 use std::panic::AssertUnwindSafe;
 
 use futures_util::FutureExt;
-use futures_util::future::BoxFuture;
 
 use crate::model::{Event, LastEnqueued};
 use crate::source::{PartitionReader, SourceError, SourceErrorKind};
@@ -109,7 +109,7 @@ impl Intake {
             return Ok(());
         }
         let Some(reader) = &mut self.reader else { return Ok(()) };
-        let result = guarded(reader.read(room, &mut self.arrived)).await;
+        let result = guarded(async { reader.read(room, &mut self.arrived).await }).await;
         self.settle();
         result
     }
@@ -129,7 +129,7 @@ impl Intake {
 }
 
 /// A reader that panics has failed, and is replaced like one that says so.
-async fn guarded(read: BoxFuture<'_, Result<(), SourceError>>) -> Result<(), SourceError> {
+async fn guarded(read: impl Future<Output = Result<(), SourceError>>) -> Result<(), SourceError> {
     AssertUnwindSafe(read)
         .catch_unwind()
         .await
@@ -148,7 +148,7 @@ impl ReadAhead<'_> {
     pub(super) async fn read(self) -> Result<(), SourceError> {
         match self.reader {
             Some(reader) if self.arrived.is_empty() => {
-                guarded(reader.read(self.events_max, self.arrived)).await
+                guarded(async { reader.read(self.events_max, self.arrived).await }).await
             }
             _ => std::future::pending().await,
         }
