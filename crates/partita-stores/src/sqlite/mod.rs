@@ -90,6 +90,7 @@ impl SqliteStore {
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_time().build().map_err(no_thread)?;
         let thread = |name: &str| std::thread::Builder::new().name(name.to_owned());
+        // In the reverse order of their closing.
         let threads = vec![
             thread("partita-sqlite-w").spawn(move || writer.run(jobs)).map_err(no_thread)?,
             thread("partita-sqlite-r")
@@ -174,16 +175,24 @@ impl Inner {
     }
 }
 
+impl Inner {
+    fn join_last(&mut self) {
+        if self.threads.pop().is_some_and(|thread| thread.join().is_err()) {
+            tracing::error!("a thread of the sqlite store panicked");
+        }
+    }
+}
+
 impl Drop for Inner {
     /// The connections are closed when this returns. It waits for the transaction in progress at most: no call is left
     /// that could wait for an answer.
     fn drop(&mut self) {
-        self.queues = None;
-        for thread in self.threads.drain(..) {
-            if thread.join().is_err() {
-                tracing::error!("a thread of the sqlite store panicked");
-            }
-        }
+        let Some(Queues { writes, reads }) = self.queues.take() else { return };
+        // One after the other: of two connections that close at the same time neither is the last, and the log stays.
+        drop(reads);
+        self.join_last();
+        drop(writes);
+        self.join_last();
     }
 }
 
