@@ -1,8 +1,8 @@
 //! Stores that fail, are slow or lose answers.
 
-use partita_core::coordination::Phase;
+use partita_core::coordination::{Phase, Timing};
 use partita_core::processor::Operation;
-use partita_core::store::{CheckpointStore, InstanceSeen, InstanceState, MemoryStore};
+use partita_core::store::{CheckpointStore, InstanceSeen, InstanceState, MemoryStore, MoveReason};
 
 use crate::support::{Fault, What, World, ms, secs, soon, taking};
 
@@ -147,4 +147,18 @@ async fn a_registration_whose_answer_is_lost_does_not_count_as_a_fresh_heartbeat
     world.fill(25);
     world.handled().await;
     world.assert_once_each();
+}
+
+#[tokio::test(start_paused = true)]
+async fn while_a_groups_ttl_is_changed_the_longer_one_counts() {
+    let world = World::new(2);
+    let long = Timing::new(secs(10), secs(60)).unwrap();
+    let slow = world.join_with("slow", |b| b.timing(long), taking(ms(1))).await;
+    slow.owns(2).await;
+    let _fast = world.join("fast").await;
+    // Longer than the ttl of the one and shorter than that of the other.
+    tokio::time::sleep(secs(40)).await;
+    assert_eq!(world.moves_for(MoveReason::TakenFromDead).await, []);
+    let told = world.errors.of(Operation::View);
+    assert!(told.iter().any(|error| error.to_string().contains("the same timing")), "{told:?}");
 }

@@ -7,7 +7,7 @@ use partita_core::model::{Position, SequenceNumber};
 use partita_core::processor::{Checkpoint, Operation};
 use partita_core::store::{MemoryStore, Resume};
 
-use crate::support::{Behaviour, Fault, Step, TestStore, What, World, ms, partition, secs};
+use crate::support::{Behaviour, Fault, Step, TestStore, What, World, ms, nothing, partition, secs};
 
 fn at(sequence: i64) -> Position {
     Position::at_sequence(SequenceNumber(sequence))
@@ -211,4 +211,19 @@ async fn a_seek_past_the_end_waits_for_the_event_and_repeats_nothing() {
     world.fill(15);
     world.checkpointed(24).await;
     assert_eq!(world.journal.handled(&partition(0)), (0..10).chain(20..25).collect::<Vec<_>>());
+}
+
+#[tokio::test(start_paused = true)]
+async fn latest_means_when_the_first_owner_attached_whoever_comes_after() {
+    let world = World::new(1);
+    world.fill(10);
+    let a = world.join_with("a", |b| b.initial_position(Position::Latest), nothing()).await;
+    a.owns(1).await;
+    tokio::time::sleep(secs(2)).await;
+    a.shutdown().await;
+    // Nobody reads while these arrive.
+    world.fill(5);
+    let _b = world.join_with("b", |b| b.initial_position(Position::Latest), nothing()).await;
+    world.checkpointed(14).await;
+    assert_eq!(world.journal.handled(&partition(0)), (10..15).collect::<Vec<_>>());
 }
