@@ -32,7 +32,7 @@ use crate::types::{DecodeError, Decoder, EncodeError};
 
 /// How many values one performative may hold, inner ones counted: properties, filters and the like. Not more than their
 /// bytes would make, but for types without bytes.
-pub const PERFORMATIVE_VALUES_MAX: usize = 1 << 12;
+pub const PERFORMATIVE_VALUES_MAX: usize = 1 << 10;
 
 /// The body of a frame.
 #[derive(Clone, PartialEq, Debug)]
