@@ -8,4 +8,6 @@
 pub mod broker;
 pub mod log;
 pub mod producer;
+#[cfg(feature = "server")]
+pub mod service;
 pub mod source;
