@@ -68,7 +68,7 @@ impl<'a> Checker<'a> {
             [code::ULONG_8, number] => Ok((*number).into()),
             [code::ULONG, bytes @ ..] => Ok(bytes.iter().fold(0, |sum, byte| sum << 8 | u64::from(*byte))),
             [code::SYMBOL_8 | code::SYMBOL_32, ..] => {
-                let known = text(value).and_then(crate::message::descriptor_of);
+                let known = text_of(value).and_then(crate::message::descriptor_of);
                 known.ok_or(DecodeError::Expected("known descriptor"))
             }
             _ => Err(DecodeError::Expected("descriptor")),
@@ -249,7 +249,7 @@ impl<'a> RawMap<'a> {
 }
 
 /// The text of an encoded string or symbol.
-pub fn text(value: &[u8]) -> Option<&str> {
+pub fn text_of(value: &[u8]) -> Option<&str> {
     let text = match value {
         [code::STRING_8 | code::SYMBOL_8, _, text @ ..] => text,
         [code::STRING_32 | code::SYMBOL_32, _, _, _, _, text @ ..] => text,

@@ -205,8 +205,8 @@ fn put_empty_body(rest: &[u8], out: &mut Vec<u8>) {
 fn read_notes(map: RawMap<'_>) -> Notes<'_> {
     let mut notes = Notes::default();
     for (key, value) in map.pairs() {
-        match types::text(key) {
-            Some(PARTITION_KEY) => match types::text(value) {
+        match types::text_of(key) {
+            Some(PARTITION_KEY) => match types::text_of(value) {
                 // Twice would be twice in what is delivered.
                 Some(text) if notes.key.is_none() => notes.key = Some(text),
                 _ => notes.strip = true,
@@ -254,7 +254,7 @@ fn put_annotations(map: Option<RawMap<'_>>, key: Option<&str>, out: &mut Vec<u8>
         count += 2;
     }
     for (name, value) in map.into_iter().flat_map(|map| map.pairs()) {
-        if !types::text(name).is_some_and(|name| name == PARTITION_KEY || is_ours(name)) {
+        if !types::text_of(name).is_some_and(|name| name == PARTITION_KEY || is_ours(name)) {
             content.extend_from_slice(name);
             content.extend_from_slice(value);
             count += 2;
