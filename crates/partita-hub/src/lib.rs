@@ -10,4 +10,6 @@ pub mod broker;
 pub mod listener;
 pub mod log;
 pub mod producer;
+#[cfg(feature = "server")]
+pub mod service;
 pub mod source;

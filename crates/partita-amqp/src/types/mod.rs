@@ -1,12 +1,14 @@
 //! The type system: every width is read, the shortest is written.
 
 mod array;
+mod check;
 mod code;
 mod decode;
 mod encode;
 #[cfg(test)]
 mod tests;
 
+pub use check::{Checker, RawMap, text};
 pub use decode::Decoder;
 pub(crate) use encode::{binary, compound, smallulong_descriptor, symbol};
 pub use encode::{encode, encode_list};
