@@ -245,6 +245,12 @@ impl<'a> Decoder<'a> {
 
     pub(super) fn variable(&mut self, wide: bool) -> Result<&'a [u8], DecodeError> {
         let len = if wide { self.u32()? as usize } else { self.byte()?.into() };
+        #[cfg(partita_planted_length)]
+        if wide {
+            let (taken, rest) = self.rest.split_at(len);
+            self.rest = rest;
+            return Ok(taken);
+        }
         self.take(len)
     }
 
