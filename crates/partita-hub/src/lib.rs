@@ -6,6 +6,10 @@
 //! - [`source`] reads a hub of this process as an event source, [`producer`] writes to it; both await instead of blocking.
 
 pub mod broker;
+#[cfg(feature = "server")]
+pub mod listener;
 pub mod log;
 pub mod producer;
+#[cfg(feature = "server")]
+pub mod service;
 pub mod source;

@@ -155,6 +155,7 @@ impl Broker {
             partitions: options.partitions,
             retention: options.retention,
             groups: Vec::new(),
+            created_ms: self.defaults.clock.now_ms(),
         };
         let dir = self.store.hub_dir(id);
         // The log first: a directory without a description is a hub that was never finished.

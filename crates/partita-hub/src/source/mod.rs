@@ -8,6 +8,7 @@
 //! reader fails for good, and its error names the events and where to go on.
 
 mod error;
+pub(crate) mod fetch;
 mod reader;
 
 use std::sync::Arc;

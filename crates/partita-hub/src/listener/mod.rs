@@ -1,0 +1,3 @@
+//! The hub on the network.
+
+pub mod transport;
