@@ -2,8 +2,11 @@
 //! `x-opt-partition-key`. Its sequence number, offset and enqueued time are the hub's to say, so they are not in what a
 //! producer encodes, and are ignored where one claims them.
 
+mod received;
+
 use bytes::Bytes;
 use partita_core::model::{Event, EventBuilder, Value};
+pub use received::{last_enqueued, received};
 
 use crate::message::{self, Message, MessageError, map_section, section};
 use crate::types::{self, EncodeError};
