@@ -13,7 +13,7 @@ mod open;
 mod state;
 mod terminus;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod transfer;
 
 pub use attach::{Attach, Detach, ReceiverSettleMode, Role, SenderSettleMode};
