@@ -5,6 +5,8 @@
 
 mod attach;
 mod begin;
+#[cfg(test)]
+mod cross_check;
 mod disposition;
 mod error;
 pub(crate) mod field;
