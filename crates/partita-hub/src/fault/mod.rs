@@ -33,10 +33,7 @@ pub enum FaultKind {
         description: String,
     },
     /// Events reach readers, and senders get their answers, this much later.
-    Delay {
-        /// How much.
-        duration: Duration,
-    },
+    Delay(Duration),
     /// Sends are rejected, and attaching links refused, with `com.microsoft:server-busy`.
     Busy,
     /// The connection is cut, without a word.
@@ -55,35 +52,28 @@ pub enum FaultRole {
     Any,
 }
 
-/// Which links a fault strikes: what is `None` is not looked at.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct FaultTarget {
-    /// Links to this hub.
-    pub hub: Option<String>,
-    /// Links to this partition. A sender without a partition is struck by its events' one.
-    pub partition: Option<u32>,
-    /// Links of this role.
-    pub role: FaultRole,
-}
-
-/// When a fault ends by itself.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct FaultLimit {
-    /// After striking so many times.
-    pub count: Option<u64>,
-    /// After so long.
-    pub duration: Option<Duration>,
-}
-
-/// A fault.
+/// A fault: what goes wrong, where and for how long. Where a field is `None` there is no such condition.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Fault {
     /// What goes wrong.
     pub kind: FaultKind,
-    /// Where.
-    pub target: FaultTarget,
-    /// How often or how long.
-    pub limit: FaultLimit,
+    /// On links to this hub.
+    pub hub: Option<String>,
+    /// On links to this partition. A sender to the hub is struck by the partition of its events' key.
+    pub partition: Option<u32>,
+    /// On links of this role.
+    pub role: FaultRole,
+    /// Ends after striking so many times.
+    pub count: Option<u64>,
+    /// Ends after so long.
+    pub lasts: Option<Duration>,
+}
+
+impl Fault {
+    /// A fault that strikes everywhere and does not end by itself.
+    pub fn new(kind: FaultKind) -> Self {
+        Self { kind, hub: None, partition: None, role: FaultRole::Any, count: None, lasts: None }
+    }
 }
 
 /// Where a fault may strike now.
@@ -127,13 +117,13 @@ struct Active {
 
 impl Active {
     fn is_over(&self, now: Instant) -> bool {
-        let limit = self.fault.limit;
-        limit.count.is_some_and(|count| self.hits >= count)
-            || limit.duration.is_some_and(|duration| now.saturating_duration_since(self.since) >= duration)
+        let Fault { count, lasts, .. } = self.fault;
+        count.is_some_and(|count| self.hits >= count)
+            || lasts.is_some_and(|lasts| now.saturating_duration_since(self.since) >= lasts)
     }
 
     fn strikes(&self, spot: &Spot<'_>) -> bool {
-        let FaultTarget { hub, partition, role } = &self.fault.target;
+        let Fault { hub, partition, role, .. } = &self.fault;
         let role = match role {
             FaultRole::Sender => spot.sends,
             FaultRole::Receiver => !spot.sends,
@@ -141,7 +131,7 @@ impl Active {
         };
         let moment = match (&self.fault.kind, spot.moment) {
             (FaultKind::Detach { .. }, moment) => matches!(moment, Moment::Attach | Moment::Attached),
-            (FaultKind::Delay { .. }, moment) => moment == Moment::Answer,
+            (FaultKind::Delay(_), moment) => moment == Moment::Answer,
             (FaultKind::Busy, moment) => matches!(moment, Moment::Attach | Moment::Sent),
             (FaultKind::Drop, moment) => moment != Moment::Answer,
         };
@@ -157,7 +147,7 @@ impl Active {
                 condition: condition.clone().into(),
                 description: description.clone(),
             }),
-            FaultKind::Delay { duration } => Strike::Delay(*duration),
+            FaultKind::Delay(duration) => Strike::Delay(*duration),
             FaultKind::Busy => {
                 let text = "The server is busy, because it was asked to be. Please retry the operation after 4 seconds.";
                 Strike::Refuse(Refusal::new(SERVER_BUSY, text))

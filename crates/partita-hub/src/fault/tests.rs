@@ -2,10 +2,6 @@
 
 use super::*;
 
-fn fault(kind: FaultKind) -> Fault {
-    Fault { kind, target: FaultTarget::default(), limit: FaultLimit::default() }
-}
-
 fn spot(hub: &str, partition: Option<u32>, sends: bool, moment: Moment) -> Spot<'_> {
     Spot { hub, partition, sends, moment }
 }
@@ -17,8 +13,8 @@ fn strikes(faults: &Faults, spot: &Spot<'_>) -> bool {
 #[test]
 fn a_target_is_met_by_hub_partition_and_role() {
     let faults = Faults::default();
-    let target = FaultTarget { hub: Some("EH1".into()), partition: Some(2), role: FaultRole::Sender };
-    faults.add(Fault { target, ..fault(FaultKind::Busy) });
+    let busy = Fault::new(FaultKind::Busy);
+    faults.add(Fault { hub: Some("EH1".into()), partition: Some(2), role: FaultRole::Sender, ..busy });
     assert!(strikes(&faults, &spot("eh1", Some(2), true, Moment::Sent)));
     assert!(!strikes(&faults, &spot("eh2", Some(2), true, Moment::Sent)));
     assert!(!strikes(&faults, &spot("eh1", Some(3), true, Moment::Sent)));
@@ -29,7 +25,7 @@ fn a_target_is_met_by_hub_partition_and_role() {
 #[test]
 fn each_kind_strikes_at_its_moments_only() {
     let detach = FaultKind::Detach { condition: "amqp:link:detach-forced".into(), description: "go".into() };
-    let delay = FaultKind::Delay { duration: Duration::from_millis(5) };
+    let delay = FaultKind::Delay(Duration::from_millis(5));
     for (kind, moments) in [
         (detach, vec![Moment::Attach, Moment::Attached]),
         (delay, vec![Moment::Answer]),
@@ -37,7 +33,7 @@ fn each_kind_strikes_at_its_moments_only() {
         (FaultKind::Drop, vec![Moment::Attach, Moment::Attached, Moment::Sent]),
     ] {
         let faults = Faults::default();
-        faults.add(fault(kind.clone()));
+        faults.add(Fault::new(kind.clone()));
         for moment in [Moment::Attach, Moment::Attached, Moment::Sent, Moment::Answer] {
             let struck = strikes(&faults, &spot("h", None, true, moment));
             assert_eq!(struck, moments.contains(&moment), "{kind:?} at {moment:?}");
@@ -48,13 +44,11 @@ fn each_kind_strikes_at_its_moments_only() {
 #[test]
 fn limits_end_a_fault_by_count_and_by_time() {
     let faults = Faults::default();
-    let limit = FaultLimit { count: Some(2), duration: None };
-    faults.add(Fault { limit, ..fault(FaultKind::Busy) });
+    faults.add(Fault { count: Some(2), ..Fault::new(FaultKind::Busy) });
     let here = spot("h", None, true, Moment::Sent);
     assert_eq!([(); 4].map(|()| strikes(&faults, &here)), [true, true, false, false]);
     assert!(faults.list().is_empty());
-    let limit = FaultLimit { count: None, duration: Some(Duration::from_secs(60)) };
-    faults.add(Fault { limit, ..fault(FaultKind::Drop) });
+    faults.add(Fault { lasts: Some(Duration::from_secs(60)), ..Fault::new(FaultKind::Drop) });
     let now = Instant::now();
     assert_eq!(faults.strike(&here, now), Some(Strike::Cut));
     assert_eq!(faults.strike(&here, now + Duration::from_secs(61)), None);
@@ -64,11 +58,13 @@ fn limits_end_a_fault_by_count_and_by_time() {
 fn faults_are_listed_with_their_hits_and_can_be_taken_back() {
     let faults = Faults::default();
     let mut changes = faults.changes();
-    let first = faults.add(fault(FaultKind::Busy));
-    let second = faults.add(fault(FaultKind::Drop));
+    let first = faults.add(Fault::new(FaultKind::Busy));
+    let second = faults.add(Fault::new(FaultKind::Drop));
     assert!(changes.has_changed().expect("there") && *changes.borrow_and_update() == 2);
     let here = spot("h", None, true, Moment::Sent);
-    assert!(matches!(faults.strike(&here, Instant::now()), Some(Strike::Refuse(r)) if r.condition == SERVER_BUSY));
+    assert!(
+        matches!(faults.strike(&here, Instant::now()), Some(Strike::Refuse(r)) if r.condition == SERVER_BUSY)
+    );
     let listed: Vec<_> = faults.list().into_iter().map(|(id, _, hits)| (id, hits)).collect();
     assert_eq!(listed, [(first, 1), (second, 0)]);
     assert!(faults.remove(first) && !faults.remove(first));
@@ -80,9 +76,9 @@ fn faults_are_listed_with_their_hits_and_can_be_taken_back() {
 #[test]
 fn there_are_so_many_and_the_oldest_goes() {
     let faults = Faults::default();
-    let first = faults.add(fault(FaultKind::Busy));
+    let first = faults.add(Fault::new(FaultKind::Busy));
     (0..FAULTS_MAX).for_each(|_| {
-        faults.add(fault(FaultKind::Drop));
+        faults.add(Fault::new(FaultKind::Drop));
     });
     assert!(faults.list().len() == FAULTS_MAX && !faults.remove(first));
 }

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Wake, Waker};
 
 use futures_util::task::AtomicWaker;
+use partita_amqp::connection::LinkId;
 
 use crate::log::{Ack, AckSink};
 
@@ -58,13 +59,13 @@ impl AckSink for Mailbox {
 #[derive(Debug)]
 pub(super) struct Bell {
     /// The link.
-    pub(super) link: u32,
+    pub(super) link: LinkId,
     rung: AtomicBool,
     mailbox: Arc<Mailbox>,
 }
 
 impl Bell {
-    pub(super) fn new(link: u32, mailbox: &Arc<Mailbox>) -> Arc<Self> {
+    pub(super) fn new(link: LinkId, mailbox: &Arc<Mailbox>) -> Arc<Self> {
         Arc::new(Self { link, rung: AtomicBool::new(false), mailbox: mailbox.clone() })
     }
 

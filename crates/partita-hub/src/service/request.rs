@@ -42,6 +42,11 @@ pub(crate) fn required<'a>(request: &'a Message, name: &str) -> Result<&'a str, 
         .ok_or_else(|| Failure::new(BAD_REQUEST, format!("The request has no property '{name}'.")))
 }
 
+/// Where the client wants the reply, if it says so.
+pub(crate) fn reply_to(request: &Message) -> Option<&str> {
+    request.properties.as_deref()?.get(REPLY_TO)?.as_str()
+}
+
 /// A reply. It carries the request's message-id as it came: clients compare type and value.
 pub(crate) fn reply(request: &Message, code: i32, description: &str, body: Value) -> Message {
     let field = |at: usize| request.properties.as_ref().and_then(|fields| fields.get(at)).cloned();

@@ -45,7 +45,7 @@ impl HubSource {
 
     /// Which life of the hub's data this is: another one after a reset, the same after a restart.
     pub fn stream(&self) -> StreamId {
-        StreamId::new(format!("{}-{}", self.hub.log().store_id(), self.hub.id()))
+        self.hub.stream()
     }
 }
 
@@ -92,7 +92,7 @@ impl EventSource for HubSource {
 }
 
 /// Attaches a reader at its position or, if that is gone, at the oldest event.
-fn attach_at_oldest(hub: &Arc<Hub>, mut attach: Attach) -> Result<HubReader, AttachError> {
+pub(crate) fn attach_at_oldest(hub: &Arc<Hub>, mut attach: Attach) -> Result<HubReader, AttachError> {
     match hub.attach(attach.clone()) {
         Err(AttachError::Position(gone @ (ReadError::Gone { .. } | ReadError::OffsetGone { .. }))) => {
             tracing::warn!(hub = %hub.name(), reader = %attach.name, %gone, "reader starts at the oldest event");
