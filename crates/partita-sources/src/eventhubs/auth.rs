@@ -57,7 +57,8 @@ impl Authorization {
         let (kind, token) = match self {
             Self::Shared(Credential::Key { name, key }) => {
                 let lifetime = i64::try_from(lifetime.as_millis()).unwrap_or(i64::MAX);
-                let expires = Timestamp(now.millis().saturating_add(lifetime));
+                // A signature tells seconds.
+                let expires = Timestamp(now.millis().saturating_add(lifetime) / 1_000 * 1_000);
                 let secret = sas::sign(resource, name, key.expose().as_bytes(), expires);
                 (SAS, Token { secret: Secret::from(secret), expires })
             }

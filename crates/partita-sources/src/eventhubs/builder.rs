@@ -9,6 +9,7 @@ use thiserror::Error;
 use super::auth::{Authorization, TokenSource};
 use super::client::{Client, Config};
 use super::management::{self, HubProperties, PartitionProperties};
+use super::producer::{OUTSTANDING_BYTES_MAX, Producer};
 use super::transport::{Endpoint, Trust};
 use super::{ConnectionString, ConnectionStringError, EventHubsError, EventHubsSource, Service};
 
@@ -58,6 +59,11 @@ impl EventHubs {
     /// Reads it.
     pub fn source(&self) -> EventHubsSource {
         EventHubsSource::new(self.client.clone())
+    }
+
+    /// Sends to it, with at most [`OUTSTANDING_BYTES_MAX`] under way.
+    pub fn producer(&self) -> Producer {
+        Producer::new(self.client.clone(), OUTSTANDING_BYTES_MAX)
     }
 
     /// What the hub says about itself.

@@ -7,8 +7,6 @@ use std::sync::Arc;
 use partita_amqp::performative::{self, condition};
 use partita_core::source::{SourceError, SourceErrorKind};
 
-/// The hub refuses something for now.
-pub(crate) const SERVER_BUSY: &str = "com.microsoft:server-busy";
 const ARGUMENT_ERROR: &str = "com.microsoft:argument-error";
 const OUT_OF_RANGE: &str = "com.microsoft:argument-out-of-range";
 const ENTITY_DISABLED: &str = "com.microsoft:entity-disabled";

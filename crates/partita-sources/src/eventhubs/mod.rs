@@ -6,6 +6,7 @@ mod client;
 mod connection_string;
 mod error;
 mod management;
+mod producer;
 mod reader;
 mod secret;
 mod selector;
@@ -19,5 +20,8 @@ pub use connection_string::{
 };
 pub use error::EventHubsError;
 pub use management::{HubProperties, PartitionProperties};
+pub use producer::{
+    AddError, EncodedEvent, EventBatch, OUTSTANDING_BYTES_MAX, Producer, Route, SendError,
+};
 pub use secret::Secret;
 pub use source::EventHubsSource;

@@ -1,6 +1,8 @@
 //! A hub of this process on a port of its own.
 #![allow(dead_code)] // Each test uses a part of it.
 
+pub(crate) mod proxy;
+
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
