@@ -32,7 +32,6 @@ pub struct HubLog {
     queue: Arc<Queue>,
     threads: Mutex<Threads>,
     read_only: Arc<AtomicBool>,
-    _lock: Arc<dyn Any + Send + Sync>,
 }
 
 impl fmt::Debug for HubLog {
@@ -51,6 +50,8 @@ struct Threads {
     keeper: Option<JoinHandle<()>>,
     /// Dropping the sender ends the housekeeper.
     nudge: Option<SyncSender<()>>,
+    /// The data directory's.
+    lock: Option<Arc<dyn Any + Send + Sync>>,
 }
 
 /// The ends of a partition.
@@ -80,9 +81,12 @@ impl HubLog {
         let log = Self {
             core: core.clone(),
             queue: queue.clone(),
-            threads: Mutex::new(Threads { nudge: Some(nudge.clone()), ..Threads::default() }),
+            threads: Mutex::new(Threads {
+                nudge: Some(nudge.clone()),
+                lock: Some(lock),
+                ..Threads::default()
+            }),
             read_only: read_only.clone(),
-            _lock: lock,
         };
         let keeper_core = core.clone();
         // Before the committer starts, which may need a segment before the keeper runs.
@@ -253,6 +257,7 @@ impl HubLog {
         if let Some(keeper) = threads.keeper.take() {
             let _ = keeper.join();
         }
+        threads.lock = None;
         self.core.closed.store(true, Ordering::Release);
         let waiting = std::mem::take(&mut *lock(&self.core.waiting));
         waiting.into_values().flatten().for_each(std::task::Waker::wake);
