@@ -1,6 +1,7 @@
 //! AMQP 1.0 without I/O: bytes in, values and messages out, and back. Files follow the chapters of the standard.
 //!
 //! - [`types`]: the type system (part 1).
+//! - [`frame`], [`performative`]: the transport (part 2): frames, and what stands in them.
 //! - [`message`]: the sections of a message (part 3.2).
 //! - [`event`]: an event as a message, the way Event Hubs writes it. It is here and not in the hub because a hub and a
 //!   client of one need the same.
@@ -10,5 +11,7 @@
 //! nothing is set aside for a length that the input does not have.
 
 pub mod event;
+pub mod frame;
 pub mod message;
+pub mod performative;
 pub mod types;
