@@ -1,5 +1,6 @@
 //! How many transfers of 256 bytes go through the codec and through whole connections per second, on one core and
-//! without a socket: `cargo run --release -p partita-amqp --example framing_bench`.
+//! without a socket: `cargo run --release -p partita-amqp --example framing_bench`. Of many short runs the best counts:
+//! what else the machine does is not the question.
 #![allow(clippy::print_stdout)]
 
 use std::time::{Duration, Instant};
@@ -11,16 +12,32 @@ use partita_amqp::{frame, sasl};
 
 const PAYLOAD: [u8; 256] = [7; 256];
 const BATCH: u64 = 512;
-const SECONDS: Duration = Duration::from_secs(1);
+const RUNS: usize = 2_000;
 
 fn main() {
     codec();
     connections();
 }
 
-fn report(what: &str, frames: u64, took: Duration) {
-    let per_frame = took.as_nanos() as f64 / frames as f64;
-    println!("{what:<40} {per_frame:6.0} ns  {:6.2} million/s", 1_000.0 / per_frame);
+/// The shortest time that a batch took.
+struct Best(Duration);
+
+impl Best {
+    fn new() -> Self {
+        Self(Duration::MAX)
+    }
+
+    fn run<T>(&mut self, run: impl FnOnce() -> T) -> T {
+        let start = Instant::now();
+        let result = run();
+        self.0 = self.0.min(start.elapsed());
+        result
+    }
+}
+
+fn report(what: &str, took: Duration) {
+    let per_frame = took.as_nanos() as f64 / BATCH as f64;
+    println!("{what:<25} {per_frame:6.0} ns  {:6.2} million/s", 1_000.0 / per_frame);
 }
 
 /// Transfers alone.
@@ -39,29 +56,30 @@ fn codec() {
         out.extend_from_slice(&PAYLOAD);
         frame::finish(start, 0, out);
     };
-    let (mut frames, start) = (0, Instant::now());
-    while start.elapsed() < SECONDS {
+    let mut best = Best::new();
+    for _ in 0..RUNS {
         out.clear();
-        (0..BATCH).for_each(|number| write(&mut out, frames + number));
-        frames += BATCH;
+        best.run(|| (0..BATCH).for_each(|number| write(&mut out, number)));
     }
-    report("transfer, written", frames, start.elapsed());
+    report("transfer, written", best.0);
 
     let input = Bytes::from(out);
-    let (mut frames, mut bytes, start) = (0, 0, Instant::now());
-    while start.elapsed() < SECONDS {
-        let mut rest = &input[..];
-        while let Ok(Some((frame, used))) = frame::decode(rest, 1 << 16) {
-            let body = input.slice_ref(frame.body);
-            let (performative, payload) = Performative::decode(&body).expect("written by us");
-            assert!(matches!(performative, Performative::Transfer(_)));
-            bytes += payload.len();
-            rest = &rest[used..];
-            frames += 1;
-        }
+    let mut best = Best::new();
+    for _ in 0..RUNS {
+        let bytes = best.run(|| {
+            let (mut rest, mut bytes) = (&input[..], 0);
+            while let Ok(Some((frame, used))) = frame::decode(rest, 1 << 16) {
+                let body = input.slice_ref(frame.body);
+                let (performative, payload) = Performative::decode(&body).expect("written by us");
+                assert!(matches!(performative, Performative::Transfer(_)));
+                bytes += payload.len();
+                rest = &rest[used..];
+            }
+            bytes
+        });
+        assert_eq!(bytes as u64, BATCH * PAYLOAD.len() as u64);
     }
-    assert_eq!(bytes as u64, frames * PAYLOAD.len() as u64);
-    report("transfer, read", frames, start.elapsed());
+    report("transfer, read", best.0);
 }
 
 /// All of it: a server sends, a client receives, credit and windows go back.
@@ -89,28 +107,28 @@ fn connections() {
     }
     exchange(&mut client, &mut server, &mut pipes);
     let sender = sender.expect("the loop ended");
-    let (mut writing, mut reading) = (Duration::ZERO, Duration::ZERO);
-    let (mut frames, start) = (0, Instant::now());
-    while start.elapsed() < 2 * SECONDS {
-        let began = Instant::now();
-        send(&mut server, sender, BATCH);
-        writing += began.elapsed();
-        carry(&mut server, &mut pipes.1);
-        let began = Instant::now();
-        client.receive(&mut pipes.1);
-        while let Some(event) = client.poll() {
-            if let Event::Delivery(delivery) = event {
-                frames += u64::from(delivery.payload.len() == PAYLOAD.len());
-            }
-        }
-        client.top_up(receiver, 2_000);
-        reading += began.elapsed();
-        exchange(&mut client, &mut server, &mut pipes);
-        while server.poll().is_some() {}
+    let (mut writing, mut reading, mut both) = (Best::new(), Best::new(), Best::new());
+    for _ in 0..RUNS {
+        both.run(|| {
+            writing.run(|| send(&mut server, sender, BATCH));
+            carry(&mut server, &mut pipes.1);
+            let received = reading.run(|| {
+                client.receive(&mut pipes.1);
+                let deliveries = std::iter::from_fn(|| client.poll()).filter(|event| {
+                    matches!(event, Event::Delivery(delivery) if delivery.payload.len() == PAYLOAD.len())
+                });
+                let count = deliveries.count();
+                client.top_up(receiver, 2_000);
+                count
+            });
+            assert_eq!(received as u64, BATCH);
+            exchange(&mut client, &mut server, &mut pipes);
+            while server.poll().is_some() {}
+        });
     }
-    report("connection, sent", frames, writing);
-    report("connection, received", frames, reading);
-    report("connection, both and copying between", frames, start.elapsed());
+    report("connection, sent", writing.0);
+    report("connection, received", reading.0);
+    report("both, and copied between", both.0);
 }
 
 fn send(server: &mut Connection, link: LinkId, count: u64) {
