@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use super::aligned::AlignedBuf;
 use super::core::{Core, lock, read_range, write};
-use super::disk::{Access, Disk, WriteMode, probe, read_full};
+use super::disk::{Access, Disk, WriteMode, is_full, probe, read_full};
 use super::error::OpenError;
 use super::format::{BLOCK, NewSegment, Seed, SegmentHeader, StoreId, Table};
 use super::scan::{PlacedBatch, Scan, ScanInput, scan};
@@ -111,7 +111,11 @@ pub(crate) fn open(
     let relaxed = settings.durability != Durability::Always;
     let mode = match settings.buffered || relaxed {
         true => WriteMode::Buffered,
-        false => probe(&*disk, dir).map_err(|error| OpenError::io("writing", dir, error))?,
+        false => match probe(&*disk, dir) {
+            // No room to find out. What is there can still be read, and its last segment written.
+            Err(error) if is_full(&error) && !found.is_empty() => WriteMode::Buffered,
+            mode => mode.map_err(|error| OpenError::io("writing", dir, error))?,
+        },
     };
     let core = Arc::new(Core {
         dir: dir.to_owned(),

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::aligned::AlignedBuf;
 use super::core::{Core, lock, write};
-use super::disk::{Access, DiskFile, WriteMode, write_exact};
+use super::disk::{Access, DiskFile, WriteMode, is_full, write_exact};
 use super::error::AppendError;
 use super::format::{
     BLOCK, BatchHeader, EncodedBatch, FLAG_MARK, FLAG_RELAXED, GROUP_HEADER, GroupHeader, NewSegment, Seed,
@@ -200,6 +200,12 @@ impl Writer {
             match self.write(&buf, flags) {
                 Ok(()) => return Ok(self.publish(batches, headers, buf, group_at, time_ms)),
                 Err(error) if attempt == 0 => self.abandon(&error),
+                // Not every file system keeps the space that it reserved. Nothing is wrong with this one: the next commit
+                // goes to another segment, when one can be prepared.
+                Err(error) if is_full(&error) => {
+                    self.abandon(&error);
+                    return Err(AppendError::NoSpace { reason: error.to_string() });
+                }
                 Err(error) => return Err(self.give_up(&error)),
             }
         }
@@ -403,7 +409,15 @@ impl Writer {
             prev_segment: self.segment.id,
             prev_end: self.end,
         };
-        let (file, segment) = begin_segment(&core, &new, &spare.path, &self.table).map_err(RollError::Io)?;
+        let (file, head) = match write_head(&core, &new, &spare.path, &self.table) {
+            // It has no segment's name yet, so it can go, and make room.
+            Err(error) if is_full(&error) => {
+                let _ = core.disk.remove(&spare.path);
+                return Err(RollError::NoSpare(error.to_string()));
+            }
+            written => written.map_err(RollError::Io)?,
+        };
+        let segment = name_segment(&core, &new, &spare.path, &self.table, head).map_err(RollError::Io)?;
         core.spares.want(core.settings.next_segment(segment.capacity, core.partitions()));
         self.segment.seal();
         lock(&core.to_index).push_back(self.segment.clone());
@@ -425,6 +439,17 @@ pub(crate) fn begin_segment(
     spare: &std::path::Path,
     table: &Table,
 ) -> io::Result<(Arc<dyn DiskFile>, Arc<Segment>)> {
+    let (file, head) = write_head(core, new, spare, table)?;
+    Ok((file, name_segment(core, new, spare, table, head)?))
+}
+
+/// Makes header and table durable in a prepared file; their length.
+fn write_head(
+    core: &Core,
+    new: &NewSegment,
+    spare: &std::path::Path,
+    table: &Table,
+) -> io::Result<(Arc<dyn DiskFile>, usize)> {
     let file = core.disk.open(spare, Access::Write(core.mode))?;
     let head = SegmentHeader::encode(new, table);
     let mut buf = AlignedBuf::with_capacity(head.len());
@@ -433,6 +458,16 @@ pub(crate) fn begin_segment(
     if core.mode == WriteMode::Buffered {
         file.sync()?;
     }
+    Ok((file, head.len()))
+}
+
+fn name_segment(
+    core: &Core,
+    new: &NewSegment,
+    spare: &std::path::Path,
+    table: &Table,
+    head: usize,
+) -> io::Result<Arc<Segment>> {
     let path = segment_path(&core.dir, new.segment);
     core.disk.rename(spare, &path)?;
     core.disk.sync_dir(&core.dir)?;
@@ -440,16 +475,16 @@ pub(crate) fn begin_segment(
         id: new.segment,
         path,
         capacity: new.capacity,
-        start: head.len() as u64,
+        start: head as u64,
         first_commit: new.first_commit,
         boot: new.boot,
         seed: Seed::new(new.store, new.segment),
         table: table.clone(),
         damaged: false,
-        end: head.len() as u64,
+        end: head as u64,
         last_time: new.created_ms,
         sealed: false,
         live: Some(LiveIndex::default()),
     });
-    Ok((file, Arc::new(segment)))
+    Ok(Arc::new(segment))
 }
