@@ -91,7 +91,7 @@ fn batches_go_where_they_are_sent() {
     assert_eq!(send(&telemetry, Route::Key("house-17"), "x"), partition_of("house-17", 16));
     let turns: Vec<u32> = (0..3).map(|_| send(&telemetry, Route::RoundRobin, "x")).collect();
     assert_eq!(turns, [0, 1, 2]);
-    let (acks, answers) = mpsc::channel::<Ack>();
+    let (acks, answers) = mpsc::sync_channel::<Ack>(64);
     let sink: Arc<dyn AckSink> = Arc::new(acks);
     let partition = telemetry
         .send(Route::RoundRobin, EncodedBatch::of(&["y"]).expect("valid"), 42, &sink)
@@ -161,7 +161,7 @@ fn an_idempotent_producer_sends_once_whatever_it_repeats_and_comes_back_after_a_
     let dir = tempfile::tempdir().expect("dir");
     let first = broker(&dir);
     let telemetry = hub(&first, 2);
-    let (sender, answers) = mpsc::channel();
+    let (sender, answers) = mpsc::sync_channel::<Ack>(64);
     let sink: Arc<dyn AckSink> = Arc::new(sender);
     let send = |hub: &Hub, epoch, sequence, token| {
         let batch = EncodedBatch::of(&["a", "b", "c"]).expect("valid");

@@ -326,11 +326,11 @@ fn limited(retention: Retention, bytes_max: Option<u64>) -> Retention {
     Retention { bytes_max: retention.bytes_max.or(bytes_max), ..retention }
 }
 
-impl AckSink for std::sync::mpsc::Sender<Ack> {
-    /// A producer that is gone needs no answer.
+impl AckSink for std::sync::mpsc::SyncSender<Ack> {
+    /// A producer that is gone needs no answer; one that has more under way than the channel holds loses some.
     fn acked(&self, acks: &[Ack]) {
         for ack in acks {
-            let _ = self.send(ack.clone());
+            let _ = self.try_send(ack.clone());
         }
     }
 }
