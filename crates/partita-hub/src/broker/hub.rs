@@ -100,6 +100,11 @@ impl Hub {
         self.id
     }
 
+    /// When it was made.
+    pub fn created(&self) -> Timestamp {
+        Timestamp(lock(&self.meta).created_ms)
+    }
+
     /// Its log.
     pub fn log(&self) -> &HubLog {
         &self.log
