@@ -10,7 +10,7 @@ use super::auth::{Authorization, TokenSource};
 use super::client::{Client, Config};
 use super::management::{self, HubProperties, PartitionProperties};
 use super::producer::{OUTSTANDING_BYTES_MAX, Producer};
-use super::transport::{Endpoint, Trust};
+use super::transport::{Endpoint, Path, Proxy};
 use super::{ConnectionString, ConnectionStringError, EventHubsError, EventHubsSource, Service};
 
 /// Why a client cannot be made.
@@ -21,8 +21,11 @@ pub enum BuildError {
     #[error(transparent)]
     ConnectionString(#[from] ConnectionStringError),
     /// The custom endpoint cannot be read.
-    #[error("the endpoint '{0}' is not of the form amqp://host:port or amqps://host:port")]
+    #[error("the endpoint '{0}' is not of the form amqp://host:port, with amqp, amqps, ws or wss")]
     Endpoint(String),
+    /// The proxy cannot be read. It is not repeated: it may hold a password.
+    #[error("the proxy is not of the form http://host:port or http://user:password@host:port")]
+    Proxy,
     /// Something else does not do.
     #[error(transparent)]
     Other(#[from] EventHubsError),
@@ -46,6 +49,8 @@ impl EventHubs {
             connection: connection.clone(),
             hub: None,
             endpoint: None,
+            websocket: false,
+            proxy: None,
             roots: None,
             tokens: None,
             identifier: None,
@@ -88,6 +93,8 @@ pub struct EventHubsBuilder {
     connection: ConnectionString,
     hub: Option<HubName>,
     endpoint: Option<String>,
+    websocket: bool,
+    proxy: Option<String>,
     roots: Option<Vec<u8>>,
     tokens: Option<Arc<dyn TokenSource>>,
     identifier: Option<String>,
@@ -115,9 +122,23 @@ impl EventHubsBuilder {
     }
 
     /// Connects to another place than the connection string's, which the hub is still known by: `amqp://host:port` or, in
-    /// TLS, `amqps://host:port`.
+    /// TLS, `amqps://host:port`; in a WebSocket `ws` and `wss`.
     pub fn endpoint(mut self, endpoint: impl Into<String>) -> Self {
         self.endpoint = Some(endpoint.into());
+        self
+    }
+
+    /// Connects in a WebSocket, for networks that let only HTTPS through: port 443, unless the connection string says
+    /// otherwise or it is the emulator's.
+    #[cfg(feature = "websocket")]
+    pub fn websocket(mut self) -> Self {
+        self.websocket = true;
+        self
+    }
+
+    /// Connects through an HTTP proxy: `http://host:port` or `http://user:password@host:port`.
+    pub fn proxy(mut self, proxy: impl Into<String>) -> Self {
+        self.proxy = Some(proxy.into());
         self
     }
 
@@ -170,17 +191,20 @@ impl EventHubsBuilder {
         let hub = self.connection.resolve_hub(self.hub.as_ref())?;
         let endpoint = match &self.endpoint {
             Some(text) => custom_endpoint(text).ok_or_else(|| BuildError::Endpoint(text.clone()))?,
-            None => endpoint_of(&self.connection),
+            None => endpoint_of(&self.connection, self.websocket),
         };
         let authorization = match self.tokens {
             Some(tokens) => Authorization::Tokens(tokens),
             None => Authorization::Shared(self.connection.credential().clone()),
         };
         let identifier = self.identifier.unwrap_or_else(|| format!("partita-{:016x}", fastrand::u64(..)));
-        let trust = trust(self.roots.as_deref())?;
+        let mut path = path(self.roots.as_deref())?;
+        if let Some(proxy) = &self.proxy {
+            path.proxy = Some(Proxy::parse(proxy).ok_or(BuildError::Proxy)?);
+        }
         let client = Client::new(Config {
             endpoint,
-            trust,
+            path,
             host: self.connection.host().to_owned(),
             hub,
             authorization,
@@ -195,38 +219,48 @@ impl EventHubsBuilder {
 }
 
 #[cfg(feature = "tls")]
-fn trust(roots: Option<&[u8]>) -> Result<Trust, EventHubsError> {
-    Ok(Trust { tls: roots.map(super::transport::tls::Client::of_roots).transpose()? })
+fn path(roots: Option<&[u8]>) -> Result<Path, EventHubsError> {
+    Ok(Path { tls: roots.map(super::transport::tls::Client::of_roots).transpose()?, proxy: None })
 }
 
 #[cfg(not(feature = "tls"))]
-fn trust(_: Option<&[u8]>) -> Result<Trust, EventHubsError> {
-    Ok(Trust::default())
+fn path(_: Option<&[u8]>) -> Result<Path, EventHubsError> {
+    Ok(Path::default())
 }
 
 const AMQP_PORT: u16 = 5672;
 const AMQPS_PORT: u16 = 5671;
+const HTTP_PORT: u16 = 80;
+const HTTPS_PORT: u16 = 443;
 
-fn endpoint_of(connection: &ConnectionString) -> Endpoint {
+fn endpoint_of(connection: &ConnectionString, websocket: bool) -> Endpoint {
     let tls = connection.service() != Service::Emulator;
-    let port = connection.port().unwrap_or(if tls { AMQPS_PORT } else { AMQP_PORT });
-    Endpoint { host: without_brackets(connection.host()), port, tls }
+    let port = match (connection.port(), tls, websocket) {
+        (Some(port), ..) => port,
+        (None, true, true) => HTTPS_PORT,
+        (None, true, false) => AMQPS_PORT,
+        // One port for both.
+        (None, false, _) => AMQP_PORT,
+    };
+    Endpoint { host: without_brackets(connection.host()), port, tls, websocket }
 }
 
 fn custom_endpoint(text: &str) -> Option<Endpoint> {
     let (scheme, rest) = text.split_once("://")?;
-    let tls = match scheme {
-        "amqp" => false,
-        "amqps" => true,
+    let (tls, websocket, default) = match scheme {
+        "amqp" => (false, false, AMQP_PORT),
+        "amqps" => (true, false, AMQPS_PORT),
+        "ws" => (false, true, HTTP_PORT),
+        "wss" => (true, true, HTTPS_PORT),
         _ => return None,
     };
     let rest = rest.trim_end_matches('/');
     let (host, port) = match rest.rsplit_once(':') {
         Some((host, port)) if !port.ends_with(']') => (host, port.parse().ok()?),
-        _ => (rest, if tls { AMQPS_PORT } else { AMQP_PORT }),
+        _ => (rest, default),
     };
     let good = !host.is_empty() && !host.contains(['/', '@', '?', '#', ' ']);
-    good.then(|| Endpoint { host: without_brackets(host), port, tls })
+    good.then(|| Endpoint { host: without_brackets(host), port, tls, websocket })
 }
 
 fn without_brackets(host: &str) -> String {
@@ -238,7 +272,7 @@ mod tests {
     use super::*;
 
     fn endpoint(host: &str, port: u16, tls: bool) -> Endpoint {
-        Endpoint { host: host.into(), port, tls }
+        Endpoint { host: host.into(), port, tls, websocket: false }
     }
 
     #[test]
@@ -249,7 +283,7 @@ mod tests {
             (format!("Endpoint=sb://localhost;{key};UseDevelopmentEmulator=true"), endpoint("localhost", 5672, false)),
             (format!("Endpoint=sb://[::1]:7000;{key};UseDevelopmentEmulator=true"), endpoint("::1", 7000, false)),
         ] {
-            assert_eq!(endpoint_of(&text.parse().expect("a connection string")), expected);
+            assert_eq!(endpoint_of(&text.parse().expect("a connection string"), false), expected);
         }
     }
 
@@ -257,6 +291,7 @@ mod tests {
     fn custom_endpoints_are_read_or_refused() {
         for (text, expected) in [
             ("amqp://localhost:7000", Some(endpoint("localhost", 7000, false))),
+            ("wss://h", Some(Endpoint { websocket: true, ..endpoint("h", 443, true) })),
             ("amqps://localhost/", Some(endpoint("localhost", 5671, true))),
             ("amqp://[::1]", Some(endpoint("::1", 5672, false))),
             ("amqp://[::1]:1", Some(endpoint("::1", 1, false))),

@@ -38,10 +38,23 @@ impl Served {
     pub(crate) async fn with(partitions: u32, options: ServerOptions) -> Self {
         let dir = tempfile::tempdir().expect("dir");
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
-        Self::start(dir, partitions, listener, options)
+        Self::start(dir, partitions, listener, options, Transport::Plain)
     }
 
-    fn start(dir: tempfile::TempDir, partitions: u32, listener: TcpListener, options: ServerOptions) -> Self {
+    /// Over another transport than plain TCP.
+    pub(crate) async fn over(partitions: u32, transport: Transport) -> Self {
+        let dir = tempfile::tempdir().expect("dir");
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        Self::start(dir, partitions, listener, ServerOptions::default(), transport)
+    }
+
+    fn start(
+        dir: tempfile::TempDir,
+        partitions: u32,
+        listener: TcpListener,
+        options: ServerOptions,
+        transport: Transport,
+    ) -> Self {
         let (broker, _) = Broker::open(dir.path().join("data")).expect("opens");
         let hub = broker.hub(HUB).unwrap_or_else(|| {
             let options = HubOptions { partitions, ..HubOptions::default() };
@@ -52,7 +65,7 @@ impl Served {
         let address = listener.local_addr().expect("bound");
         let server = Server::new(Arc::new(broker), options);
         let listening = server.clone();
-        tokio::spawn(async move { listening.listen(listener, Transport::Plain).await });
+        tokio::spawn(async move { listening.listen(listener, transport).await });
         Self { producer: Producer::new(hub.clone()), server, hub, address, dir }
     }
 
@@ -104,7 +117,7 @@ impl Stopped {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
         let listener = TcpListener::bind(self.address).await.expect("the same port");
-        Served::start(self.dir, self.partitions, listener, ServerOptions::default())
+        Served::start(self.dir, self.partitions, listener, ServerOptions::default(), Transport::Plain)
     }
 }
 

@@ -31,7 +31,7 @@ pub(crate) use self::sender::SenderEnd;
 pub(crate) use self::window::{Batch, ReaderEnd};
 use super::EventHubsError;
 use super::auth::Authorization;
-use super::transport::{self, Endpoint, Trust};
+use super::transport::{self, Endpoint, Path};
 
 /// Commands that wait for the connection's task.
 const COMMANDS_MAX: usize = 64;
@@ -50,7 +50,7 @@ const MESSAGE_BYTES_MAX: u64 = 24 * 1024 * 1024;
 #[derive(Clone, Debug)]
 pub(crate) struct Config {
     pub(crate) endpoint: Endpoint,
-    pub(crate) trust: Trust,
+    pub(crate) path: Path,
     /// The host that the hub is known by, wherever we connect to.
     pub(crate) host: String,
     pub(crate) hub: HubName,
@@ -230,7 +230,7 @@ impl Handle {
 async fn connect(config: &Config) -> Result<Handle, EventHubsError> {
     let audience = config.audience();
     let proof = config.authorization.prove(&audience, config.token_lifetime).await?;
-    let stream = transport::dial(&config.endpoint, &config.trust).await?;
+    let stream = transport::dial(&config.endpoint, &config.host, &config.path).await?;
     let options = Options {
         hostname: Some(config.host.as_str().into()),
         idle_timeout: config.idle_timeout,

@@ -9,8 +9,11 @@ use tokio::net::TcpStream;
 
 use super::EventHubsError;
 
+mod proxy;
 #[cfg(feature = "tls")]
 pub(crate) mod tls;
+
+pub(crate) use proxy::Proxy;
 
 /// A stream of any kind.
 pub(crate) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
@@ -26,6 +29,7 @@ pub(crate) struct Endpoint {
     pub(crate) host: String,
     pub(crate) port: u16,
     pub(crate) tls: bool,
+    pub(crate) websocket: bool,
 }
 
 impl fmt::Display for Endpoint {
@@ -37,23 +41,35 @@ impl fmt::Display for Endpoint {
     }
 }
 
-/// What TLS needs, where there is TLS.
+/// Whom to trust where there is TLS, and whom to go through.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Trust {
+pub(crate) struct Path {
     #[cfg(feature = "tls")]
     pub(crate) tls: Option<tls::Client>,
+    pub(crate) proxy: Option<Proxy>,
 }
 
-/// Connects.
-pub(crate) async fn dial(endpoint: &Endpoint, trust: &Trust) -> Result<BoxStream, EventHubsError> {
-    let tcp = connect(&endpoint.host, endpoint.port).await?;
-    if !endpoint.tls {
-        return Ok(Box::pin(tcp));
+/// Connects. `name` is the one that the hub's certificate has.
+pub(crate) async fn dial(endpoint: &Endpoint, name: &str, path: &Path) -> Result<BoxStream, EventHubsError> {
+    let tcp = match &path.proxy {
+        None => connect("hub", &endpoint.host, endpoint.port).await?,
+        Some(proxy) => {
+            let mut tcp = connect("proxy", &proxy.host, proxy.port).await?;
+            proxy.pass(&mut tcp, endpoint).await?;
+            tcp
+        }
+    };
+    let stream: BoxStream = match endpoint.tls {
+        true => secure(endpoint, path, tcp).await?,
+        false => Box::pin(tcp),
+    };
+    match endpoint.websocket {
+        true => upgrade(endpoint, name, stream).await,
+        false => Ok(stream),
     }
-    secure(endpoint, trust, tcp).await
 }
 
-async fn connect(host: &str, port: u16) -> Result<TcpStream, EventHubsError> {
+async fn connect(what: &str, host: &str, port: u16) -> Result<TcpStream, EventHubsError> {
     let addresses = tokio::net::lookup_host((host, port)).await.map_err(|error| {
         let text = format!("the host '{host}' is not found: check its name, and the network ({error})");
         EventHubsError::retriable(text)
@@ -70,17 +86,36 @@ async fn connect(host: &str, port: u16) -> Result<TcpStream, EventHubsError> {
         }
     }
     let error = last.unwrap_or_else(|| io::Error::other("its name has no address"));
-    Err(EventHubsError::retriable(format!("nobody answers at {host}:{port}: is the hub running? ({error})")))
+    Err(EventHubsError::retriable(format!("nobody answers at {host}:{port}: is the {what} running? ({error})")))
 }
 
 #[cfg(feature = "tls")]
-async fn secure(endpoint: &Endpoint, trust: &Trust, tcp: TcpStream) -> Result<BoxStream, EventHubsError> {
-    let client = trust.tls.clone().map_or_else(tls::Client::of_platform, Ok)?;
+async fn secure(endpoint: &Endpoint, path: &Path, tcp: TcpStream) -> Result<BoxStream, EventHubsError> {
+    let client = path.tls.clone().map_or_else(tls::Client::of_platform, Ok)?;
     client.connect(&endpoint.host, tcp).await
 }
 
 #[cfg(not(feature = "tls"))]
-async fn secure(endpoint: &Endpoint, _: &Trust, _: TcpStream) -> Result<BoxStream, EventHubsError> {
-    let text = format!("{endpoint} needs TLS, which was left out of this program: build it with the feature `tls`");
-    Err(EventHubsError::fatal(text))
+async fn secure(endpoint: &Endpoint, _: &Path, _: TcpStream) -> Result<BoxStream, EventHubsError> {
+    Err(left_out(endpoint, "TLS", "tls"))
+}
+
+#[cfg(feature = "websocket")]
+async fn upgrade(endpoint: &Endpoint, name: &str, stream: BoxStream) -> Result<BoxStream, EventHubsError> {
+    use partita_amqp::driver::websocket::WebSocket;
+    let socket = WebSocket::client(stream, name, endpoint.tls).await;
+    let socket = socket
+        .map_err(|error| EventHubsError::of_io(&format!("{endpoint} gives us no WebSocket"), &error))?;
+    Ok(Box::pin(socket))
+}
+
+#[cfg(not(feature = "websocket"))]
+async fn upgrade(endpoint: &Endpoint, _: &str, _: BoxStream) -> Result<BoxStream, EventHubsError> {
+    Err(left_out(endpoint, "a WebSocket", "websocket"))
+}
+
+#[cfg(not(all(feature = "tls", feature = "websocket")))]
+fn left_out(endpoint: &Endpoint, what: &str, feature: &str) -> EventHubsError {
+    let text = format!("{endpoint} needs {what}, which was left out of this program: build it with the feature `{feature}`");
+    EventHubsError::fatal(text)
 }
