@@ -85,7 +85,9 @@ async fn a_connection_cut_anywhere_loses_and_repeats_nothing() {
     proxy.cut_after(50_000);
     follower.until(2_000).await;
     assert!(follower.failures >= 20, "only {} connections were cut", follower.failures);
-    assert!(follower.events.iter().enumerate().all(|(n, event)| *event.text().unwrap() == format!("{n:0>200}")));
+    assert!(
+        follower.events.iter().enumerate().all(|(n, event)| *event.text().unwrap() == format!("{n:0>200}"))
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -165,7 +167,8 @@ async fn while_the_hub_is_away_it_is_seldom_tried() {
         tokio::spawn(async move {
             while began.elapsed() < Duration::from_secs(3) {
                 let left = Duration::from_secs(3).saturating_sub(began.elapsed());
-                let opened = tokio::time::timeout(left, source.open(request(n % 4, Position::Earliest))).await;
+                let opened =
+                    tokio::time::timeout(left, source.open(request(n % 4, Position::Earliest))).await;
                 assert!(!matches!(opened, Ok(Ok(_))), "nobody is there");
                 tokio::task::yield_now().await;
             }
@@ -197,7 +200,8 @@ async fn a_signature_that_ends_ends_its_readers_with_a_reason() {
     let served = Served::new(1).await;
     let expires = partita_core::model::Timestamp(partita_core::model::Timestamp::now().millis() + 2_000);
     let resource = format!("sb://{}/{}", served.address.ip(), support::HUB);
-    let signature = partita_amqp::sas::sign(&resource, "RootManageSharedAccessKey", b"SAS_KEY_VALUE", expires);
+    let signature =
+        partita_amqp::sas::sign(&resource, "RootManageSharedAccessKey", b"SAS_KEY_VALUE", expires);
     let connection = ConnectionString::builder("127.0.0.1", Credential::Signature(Secret::from(signature)))
         .port(served.address.port())
         .service(Service::Emulator)
@@ -255,7 +259,8 @@ async fn sends_get_through_a_hub_that_is_busy_detaches_or_is_cut() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_wrong_is_said_quickly_and_in_a_sentence() {
     let served = Served::new(1).await;
-    let connect = |text: String| EventHubs::new(&text.parse::<ConnectionString>().expect("parses")).expect("a client");
+    let connect =
+        |text: String| EventHubs::new(&text.parse::<ConnectionString>().expect("parses")).expect("a client");
     let string = |endpoint: &str, key: &str, hub: &str| {
         format!(
             "Endpoint=sb://{endpoint};SharedAccessKeyName=RootManageSharedAccessKey;SharedAccessKey={key};\
@@ -263,10 +268,19 @@ async fn what_is_wrong_is_said_quickly_and_in_a_sentence() {
         )
     };
     let here = served.address.to_string();
-    let gone = { tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port").local_addr().expect("bound") };
+    let gone =
+        { tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port").local_addr().expect("bound") };
     for (text, kind, words) in [
-        (string("no-such-host.invalid", "SAS_KEY_VALUE", "homes"), SourceErrorKind::Retriable, "the host 'no-such-host.invalid' is not found"),
-        (string(&gone.to_string(), "SAS_KEY_VALUE", "homes"), SourceErrorKind::Retriable, "is the hub running?"),
+        (
+            string("no-such-host.invalid", "SAS_KEY_VALUE", "homes"),
+            SourceErrorKind::Retriable,
+            "the host 'no-such-host.invalid' is not found",
+        ),
+        (
+            string(&gone.to_string(), "SAS_KEY_VALUE", "homes"),
+            SourceErrorKind::Retriable,
+            "is the hub running?",
+        ),
         (string(&here, "wrong", "homes"), SourceErrorKind::Fatal, "check key, signature and hub name"),
         (string(&here, "SAS_KEY_VALUE", "cars"), SourceErrorKind::Fatal, "could not be found"),
     ] {

@@ -57,9 +57,11 @@ async fn without_a_key_batches_go_round() {
 async fn what_cannot_be_sent_is_told_at_once_and_for_good() {
     let served = Served::new(2).await;
     let producer = served.client().producer();
-    let large = producer.send_event(Route::Any, Event::builder(vec![0; 2 << 20])).await.expect_err("too large");
+    let large =
+        producer.send_event(Route::Any, Event::builder(vec![0; 2 << 20])).await.expect_err("too large");
     assert!(matches!(large, SendError::Event { index: 0, source: AddError::TooLarge { .. } }), "{large}");
-    let nowhere = producer.send_event(Route::partition(9), Event::builder("x")).await.expect_err("no partition");
+    let nowhere =
+        producer.send_event(Route::partition(9), Event::builder("x")).await.expect_err("no partition");
     assert!(!nowhere.is_retriable() && !nowhere.may_have_happened(), "{nowhere}");
     // The producer goes on.
     let mut batch = producer.batch(Route::partition(1)).await.expect("a batch");

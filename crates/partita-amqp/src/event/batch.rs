@@ -15,11 +15,7 @@ pub fn overhead(event_bytes: usize) -> usize {
 }
 
 /// Appends what comes before the events: the partition key that they have in common, and further annotations.
-pub fn begin(
-    key: Option<&str>,
-    annotations: &[(&str, Value)],
-    out: &mut Vec<u8>,
-) -> Result<(), EncodeError> {
+pub fn begin(key: Option<&str>, annotations: &[(&str, Value)], out: &mut Vec<u8>) -> Result<(), EncodeError> {
     let count = annotations.len() + usize::from(key.is_some());
     if count == 0 {
         return Ok(());

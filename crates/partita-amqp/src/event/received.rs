@@ -91,9 +91,7 @@ pub fn last_enqueued(payload: &Bytes) -> Option<LastEnqueued> {
     }
     // An empty partition has the number -1.
     let position = match (sequence?, offset) {
-        (sequence @ 0.., Some(offset)) => {
-            Some(StreamPosition { sequence: SequenceNumber(sequence), offset })
-        }
+        (sequence @ 0.., Some(offset)) => Some(StreamPosition { sequence: SequenceNumber(sequence), offset }),
         _ => None,
     };
     let enqueued_time = position.as_ref().and(time);

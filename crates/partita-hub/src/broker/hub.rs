@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use partita_core::model::{StreamId, 
-    ConsumerGroup, HubName, LastEnqueued, Offset, SequenceNumber, StreamPosition, Timestamp,
+use partita_core::model::{
+    ConsumerGroup, HubName, LastEnqueued, Offset, SequenceNumber, StreamId, StreamPosition, Timestamp,
 };
 
 use super::admission::Readers;

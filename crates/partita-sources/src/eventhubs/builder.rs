@@ -280,8 +280,14 @@ mod tests {
         let key = "SharedAccessKeyName=r;SharedAccessKey=k";
         for (text, expected) in [
             (format!("Endpoint=sb://ns.example/;{key}"), endpoint("ns.example", 5671, true)),
-            (format!("Endpoint=sb://localhost;{key};UseDevelopmentEmulator=true"), endpoint("localhost", 5672, false)),
-            (format!("Endpoint=sb://[::1]:7000;{key};UseDevelopmentEmulator=true"), endpoint("::1", 7000, false)),
+            (
+                format!("Endpoint=sb://localhost;{key};UseDevelopmentEmulator=true"),
+                endpoint("localhost", 5672, false),
+            ),
+            (
+                format!("Endpoint=sb://[::1]:7000;{key};UseDevelopmentEmulator=true"),
+                endpoint("::1", 7000, false),
+            ),
         ] {
             assert_eq!(endpoint_of(&text.parse().expect("a connection string"), false), expected);
         }

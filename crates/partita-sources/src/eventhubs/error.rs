@@ -155,7 +155,8 @@ mod tests {
     #[test]
     fn conditions_are_sorted_by_what_to_do() {
         use SourceErrorKind::{Fatal, OwnershipLost, PositionGone, Retriable};
-        let ahead = "The supplied sequence number '9' is invalid. The last sequence number in the system is '2'";
+        let ahead =
+            "The supplied sequence number '9' is invalid. The last sequence number in the system is '2'";
         for (condition, description, expected) in [
             ("amqp:link:stolen", "", OwnershipLost),
             ("amqp:not-found", "", Fatal),
@@ -178,8 +179,14 @@ mod tests {
 
     #[test]
     fn statuses_are_sorted_by_what_to_do() {
-        for (code, retriable) in [(401, false), (404, false), (400, false), (408, true), (500, true), (503, true)] {
-            assert_eq!(EventHubsError::of_status("reading", code, "words").is_retriable(), retriable, "{code}");
+        for (code, retriable) in
+            [(401, false), (404, false), (400, false), (408, true), (500, true), (503, true)]
+        {
+            assert_eq!(
+                EventHubsError::of_status("reading", code, "words").is_retriable(),
+                retriable,
+                "{code}"
+            );
         }
     }
 }

@@ -81,8 +81,7 @@ async fn read(client: &Client, kind: &str, partition: Option<&PartitionId>) -> R
     let mut properties = vec![("operation", "READ"), ("type", kind), ("name", hub)];
     properties.extend(partition.map(|partition| ("partition", partition.as_str())));
     let properties = properties.into_iter().map(|(key, value)| (Value::from(key), Value::from(value)));
-    let message =
-        Message { application_properties: Some(properties.collect()), ..Message::new(Value::Null) };
+    let message = Message { application_properties: Some(properties.collect()), ..Message::new(Value::Null) };
     match client.manage(message).await?.body {
         Body::Value(Value::Map(pairs)) => Ok(pairs),
         _ => Err(EventHubsError::fatal("the hub's answer holds no properties")),

@@ -20,8 +20,6 @@ pub use connection_string::{
 };
 pub use error::EventHubsError;
 pub use management::{HubProperties, PartitionProperties};
-pub use producer::{
-    AddError, EncodedEvent, EventBatch, OUTSTANDING_BYTES_MAX, Producer, Route, SendError,
-};
+pub use producer::{AddError, EncodedEvent, EventBatch, OUTSTANDING_BYTES_MAX, Producer, Route, SendError};
 pub use secret::Secret;
 pub use source::EventHubsSource;

@@ -41,7 +41,8 @@ impl Reader {
                 self.last_enqueued = Some(end);
             }
             let event = received(&payload).map_err(|error| {
-                let after = self.last.map_or("the first one read".into(), |last| format!("the one after {last}"));
+                let after =
+                    self.last.map_or("the first one read".into(), |last| format!("the one after {last}"));
                 EventHubsError::fatal(format!(
                     "an event of partition {}, {after}, cannot be read: {error}",
                     self.partition

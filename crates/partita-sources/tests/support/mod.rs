@@ -133,7 +133,11 @@ pub(crate) fn request(partition: u32, from: Position) -> ReadRequest {
     }
 }
 
-pub(crate) async fn open(source: &dyn EventSource, partition: u32, from: Position) -> Box<dyn PartitionReader> {
+pub(crate) async fn open(
+    source: &dyn EventSource,
+    partition: u32,
+    from: Position,
+) -> Box<dyn PartitionReader> {
     match tokio::time::timeout(PATIENCE, source.open(request(partition, from))).await.expect("in time") {
         Ok(reader) => reader,
         Err(error) => panic!("no reader: {error}"),

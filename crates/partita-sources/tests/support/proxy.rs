@@ -67,7 +67,8 @@ async fn forward(client: TcpStream, hub: SocketAddr, behaviour: Arc<Behaviour>) 
         async move {
             let mut buffer = vec![0; 16 * 1024];
             while let Ok(count @ 1..) = from_client.read(&mut buffer).await {
-                if !behaviour.silent.load(Ordering::Relaxed) && to_hub.write_all(&buffer[..count]).await.is_err()
+                if !behaviour.silent.load(Ordering::Relaxed)
+                    && to_hub.write_all(&buffer[..count]).await.is_err()
                 {
                     return;
                 }

@@ -172,7 +172,8 @@ impl Rules {
         if named.peek().is_none() {
             return Err(TokenError::UnknownRule(token.rule().to_owned()));
         }
-        let path = path_on(&Place::parse(&token.resource()), place.host.as_deref()).ok_or(TokenError::OtherAudience)?;
+        let path = path_on(&Place::parse(&token.resource()), place.host.as_deref())
+            .ok_or(TokenError::OtherAudience)?;
         let mut rights = Rights::default();
         for rule in named {
             let holds = match &rule.scope {

@@ -1,7 +1,7 @@
 //! Shared access signatures as the hub judges them. Reading, signing and proving them is AMQP's `sas`, which clients share.
 
-pub(super) use partita_amqp::sas::{Token, same_bytes};
 use partita_amqp::sas::{self, MalformedToken};
+pub(super) use partita_amqp::sas::{Token, same_bytes};
 use partita_core::model::Timestamp;
 use thiserror::Error;
 

@@ -303,7 +303,11 @@ impl Links {
     }
 
     /// Forgets a link; the session that it had for itself is to be ended.
-    fn end_link(&mut self, link: LinkId, error: Option<&partita_amqp::performative::Error>) -> Option<SessionId> {
+    fn end_link(
+        &mut self,
+        link: LinkId,
+        error: Option<&partita_amqp::performative::Error>,
+    ) -> Option<SessionId> {
         if let Some(receiver) = self.receivers.remove(&link) {
             let session = receiver.session;
             let what = receiver.what.clone();

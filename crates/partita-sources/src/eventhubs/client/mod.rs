@@ -244,16 +244,21 @@ async fn connect(config: &Config) -> Result<Handle, EventHubsError> {
     };
     let connection = Connection::connect(options, sasl::Client::Anonymous, now());
     let (commands, receiver) = mpsc::channel(COMMANDS_MAX);
-    let links = Links::new(config.place().into(), config.identifier.clone(), receiver, Arc::new(Notify::new()));
+    let links =
+        Links::new(config.place().into(), config.identifier.clone(), receiver, Arc::new(Notify::new()));
     let task = tokio::spawn(Actor::new(Driver::new(stream, connection), links).run());
     let handle = Handle { commands };
     let put = put_token(&handle, &audience, proof.request(&audience)).await;
     put.map_err(|error| match error.condition() {
         Some(_) => error,
-        None => EventHubsError::new(error.kind(), format!("the hub {} did not let us in: {error}", config.place())),
+        None => EventHubsError::new(
+            error.kind(),
+            format!("the hub {} did not let us in: {error}", config.place()),
+        ),
     })?;
     if config.authorization.renews() {
-        let renewal = Renewal { config: config.clone(), commands: handle.commands.downgrade(), connection: task };
+        let renewal =
+            Renewal { config: config.clone(), commands: handle.commands.downgrade(), connection: task };
         tokio::spawn(renewal.run(proof.renew_after()));
     }
     Ok(handle)
@@ -299,7 +304,8 @@ impl Renewal {
             let renew = async {
                 let proof = self.config.authorization.prove(&audience, self.config.token_lifetime).await?;
                 let commands = self.commands.upgrade();
-                let commands = commands.ok_or_else(|| EventHubsError::retriable("the connection has ended"))?;
+                let commands =
+                    commands.ok_or_else(|| EventHubsError::retriable("the connection has ended"))?;
                 put_token(&Handle { commands }, &audience, proof.request(&audience)).await?;
                 Ok::<_, EventHubsError>(proof.renew_after())
             };

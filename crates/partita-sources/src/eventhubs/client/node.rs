@@ -60,7 +60,12 @@ impl Node {
     }
 
     /// Sends a request as soon as it can be sent.
-    pub(super) fn request(&mut self, mut message: Message, reply: Reply<Message>, connection: &mut Connection) {
+    pub(super) fn request(
+        &mut self,
+        mut message: Message,
+        reply: Reply<Message>,
+        connection: &mut Connection,
+    ) {
         // Whoever has given up needs no answer.
         self.waiting.retain(|waiting| !waiting.reply.is_closed());
         if self.waiting.len() >= REQUESTS_MAX {
@@ -78,7 +83,8 @@ impl Node {
         match message::encode(&message, &mut payload) {
             Ok(()) => self.waiting.push_back(Waiting { id, payload: Some(payload.into()), reply }),
             Err(error) => {
-                let _ = reply.send(Err(EventHubsError::fatal(format!("the request cannot be written: {error}"))));
+                let _ =
+                    reply.send(Err(EventHubsError::fatal(format!("the request cannot be written: {error}"))));
             }
         }
         self.send(connection);
@@ -104,7 +110,9 @@ impl Node {
         connection.top_up(self.receiver, REPLY_CREDIT);
         let Ok(message) = Message::decode(payload) else { return };
         let correlation = message.properties.as_ref().and_then(|fields| fields.get(CORRELATION_ID));
-        let Some(id) = correlation.and_then(Value::as_str).and_then(|id| id.parse::<u64>().ok()) else { return };
+        let Some(id) = correlation.and_then(Value::as_str).and_then(|id| id.parse::<u64>().ok()) else {
+            return;
+        };
         if let Some(at) = self.waiting.iter().position(|waiting| waiting.id == id)
             && let Some(waiting) = self.waiting.remove(at)
         {

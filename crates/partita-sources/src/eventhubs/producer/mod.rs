@@ -122,7 +122,8 @@ impl Producer {
             match batch.add_encoded(&event) {
                 Err(AddError::Full | AddError::MixedKeys) if !batch.is_empty() => {
                     let bytes_max = batch.size_max();
-                    let next = EventBatch::new(route.clone(), bytes_max).map_err(|error| failed(error.into()))?;
+                    let next =
+                        EventBatch::new(route.clone(), bytes_max).map_err(|error| failed(error.into()))?;
                     self.send(std::mem::replace(&mut batch, next)).await?;
                     batch.add_encoded(&event).map_err(failed)?;
                 }

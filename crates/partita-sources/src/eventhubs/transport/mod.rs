@@ -86,7 +86,9 @@ async fn connect(what: &str, host: &str, port: u16) -> Result<TcpStream, EventHu
         }
     }
     let error = last.unwrap_or_else(|| io::Error::other("its name has no address"));
-    Err(EventHubsError::retriable(format!("nobody answers at {host}:{port}: is the {what} running? ({error})")))
+    Err(EventHubsError::retriable(format!(
+        "nobody answers at {host}:{port}: is the {what} running? ({error})"
+    )))
 }
 
 #[cfg(feature = "tls")]
@@ -116,6 +118,8 @@ async fn upgrade(endpoint: &Endpoint, _: &str, _: BoxStream) -> Result<BoxStream
 
 #[cfg(not(all(feature = "tls", feature = "websocket")))]
 fn left_out(endpoint: &Endpoint, what: &str, feature: &str) -> EventHubsError {
-    let text = format!("{endpoint} needs {what}, which was left out of this program: build it with the feature `{feature}`");
+    let text = format!(
+        "{endpoint} needs {what}, which was left out of this program: build it with the feature `{feature}`"
+    );
     EventHubsError::fatal(text)
 }

@@ -68,7 +68,10 @@ impl Proxy {
                 let text = format!("the proxy {} wants a user and a password, or other ones", self.host);
                 Err(EventHubsError::fatal(text))
             }
-            _ => Err(EventHubsError::retriable(format!("the proxy {} does not connect to {to}: {line}", self.host))),
+            _ => Err(EventHubsError::retriable(format!(
+                "the proxy {} does not connect to {to}: {line}",
+                self.host
+            ))),
         }
     }
 }
@@ -88,7 +91,10 @@ mod tests {
         let proxy = Proxy::parse("http://user:geheim@proxy.example:3128/").expect("a proxy");
         assert_eq!((&*proxy.host, proxy.port), ("proxy.example", 3128));
         assert!(!format!("{proxy:?}").contains("geheim"));
-        assert_eq!(Proxy::parse("http://[::1]").map(|proxy| (proxy.host, proxy.port)), Some(("::1".into(), 80)));
+        assert_eq!(
+            Proxy::parse("http://[::1]").map(|proxy| (proxy.host, proxy.port)),
+            Some(("::1".into(), 80))
+        );
         for text in ["proxy:3128", "https://proxy", "http://", "http://a:b", "http://a/b"] {
             assert_eq!(Proxy::parse(text), None, "{text}");
         }

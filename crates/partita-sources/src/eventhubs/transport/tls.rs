@@ -44,14 +44,17 @@ impl Client {
     pub(crate) fn of_roots(pem: &[u8]) -> Result<Self, EventHubsError> {
         let mut roots = RootCertStore::empty();
         for certificate in CertificateDer::pem_slice_iter(pem) {
-            let certificate = certificate
-                .map_err(|error| EventHubsError::fatal(format!("the certificate is not in PEM form: {error}")))?;
+            let certificate = certificate.map_err(|error| {
+                EventHubsError::fatal(format!("the certificate is not in PEM form: {error}"))
+            })?;
             roots
                 .add(certificate)
                 .map_err(|error| EventHubsError::fatal(format!("the certificate cannot be used: {error}")))?;
         }
         if roots.is_empty() {
-            return Err(EventHubsError::fatal("there is no certificate in PEM form in what was given as one"));
+            return Err(EventHubsError::fatal(
+                "there is no certificate in PEM form in what was given as one",
+            ));
         }
         Ok(Self(Arc::new(builder()?.with_root_certificates(roots).with_no_client_auth())))
     }
@@ -61,8 +64,9 @@ impl Client {
     where
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
-        let name = ServerName::try_from(host.to_owned())
-            .map_err(|_| EventHubsError::fatal(format!("'{host}' is no name that a certificate could have")))?;
+        let name = ServerName::try_from(host.to_owned()).map_err(|_| {
+            EventHubsError::fatal(format!("'{host}' is no name that a certificate could have"))
+        })?;
         let connected = TlsConnector::from(self.0.clone()).connect(name, stream).await;
         let stream = connected.map_err(|error| {
             let certificate = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
