@@ -215,7 +215,7 @@ impl World {
             let theirs = server.by_remote_channel.get(channel).and_then(|id| server.sessions.get(id));
             for (from, to) in [(ours, theirs), (theirs, ours)] {
                 let (Some(from), Some(to)) = (from, to) else { continue };
-                let allowed = to.next_incoming_id.map_or(0, |id| id + to.incoming_window);
+                let allowed = to.next_incoming_id.unwrap_or(0) + to.incoming_window;
                 assert!(from.next_outgoing_id <= allowed, "more was sent than the window allows");
             }
         }
