@@ -251,8 +251,6 @@ impl World {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
-
     #[test]
     fn every_message_arrives_once_and_in_order(
         steps in prop::collection::vec(step(), 1..200),
