@@ -90,7 +90,7 @@ pub(crate) fn print(facts: &Facts<'_>, out: &mut Out) -> io::Result<()> {
     if let Some(made) = facts.certificate {
         out.line("")?;
         let new = if made.is_new { "made just now" } else { "as before" };
-        out.line(&format!("TLS with a certificate authority of its own ({new}). Clients trust it so:"))?;
+        out.line(&format!("TLS by an authority of the hub's own ({new}). Clients trust it so:"))?;
         for line in how_to_trust(&made.authority).lines() {
             out.line(&format!("  {line}"))?;
         }
