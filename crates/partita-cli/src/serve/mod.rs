@@ -159,7 +159,7 @@ pub(crate) struct Args {
     #[arg(long, short)]
     quiet: bool,
 
-    /// Logs what happens: -v connections and hubs, -vv links, -vvv frames. RUST_LOG says it in more detail
+    /// Logs what happens; -vv and -vvv say more, RUST_LOG says what in detail
     #[arg(long, short, action = clap::ArgAction::Count)]
     verbose: u8,
 }
