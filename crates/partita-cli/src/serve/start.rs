@@ -75,6 +75,7 @@ pub(crate) async fn serve(plan: Plan) -> Result<ExitCode, Failure> {
     drop(facts);
 
     signals.next().await;
+    banner::stopping(&mut out)?;
     // Nobody who looks for the hub shall find it from now on.
     drop(file);
     web.stop();
