@@ -1,6 +1,7 @@
 //! The type system: every width is read, the shortest is written.
 
 mod array;
+mod check;
 pub(crate) mod code;
 mod decode;
 mod encode;
@@ -9,6 +10,7 @@ mod symbol;
 #[cfg(test)]
 mod tests;
 
+pub use check::{Checker, RawMap, text_of};
 pub use decode::Decoder;
 pub(crate) use encode::{binary, compound, smallulong_descriptor, symbol, text};
 pub use encode::{encode, encode_list};
