@@ -211,11 +211,12 @@ async fn many_small_buffers_become_one_message() {
     let parts = [b"one ".as_slice(), b"", b"two ", b"three"].map(io::IoSlice::new);
     assert_eq!(server.write_vectored(&parts).await.unwrap(), 13);
     // Not flushed: reading does it, or a peer that waits for the answer and we for its next frame would wait for ever.
-    let (message, _) = tokio::join!(client.next(), async {
+    let patient = tokio::time::timeout(Duration::from_secs(20), client.next());
+    let (message, _) = tokio::join!(patient, async {
         let nothing = tokio::time::timeout(Duration::from_millis(50), server.read_u8()).await;
         assert!(nothing.is_err());
     });
-    assert_eq!(message.unwrap().unwrap(), Message::binary(b"one two three".to_vec()));
+    assert_eq!(message.expect("in time").unwrap().unwrap(), Message::binary(b"one two three".to_vec()));
     server.shutdown().await.unwrap();
     assert!(matches!(client.next().await.unwrap().unwrap(), Message::Close(_)));
 }
