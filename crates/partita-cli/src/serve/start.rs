@@ -72,7 +72,6 @@ pub(crate) async fn serve(plan: Plan) -> Result<ExitCode, Failure> {
         took: began.elapsed(),
     };
     banner::print(&facts, &mut out)?;
-    drop(facts);
 
     signals.next().await;
     banner::stopping(&mut out)?;
