@@ -272,8 +272,16 @@ async fn a_reader_behind_the_start_gets_the_oldest_event() {
     }
     let mut events = Vec::new();
     overtaken.read(1, &mut events).await.expect("goes on");
-    assert!(events[0].sequence_number().0 > 0, "the first one is gone");
+    let first = events[0].sequence_number();
+    assert!(first.0 > 0, "the first one is gone");
+    let gap = overtaken.take_gap().expect("it is told");
+    assert_eq!((&gap.from, gap.next), (&Position::at_sequence(SequenceNumber(0)), first));
+    let words = format!("events 0 to {} were removed by retention before they were read", first.0 - 1);
+    assert!(gap.to_string().starts_with(&words), "{gap}");
+    assert_eq!(overtaken.take_gap(), None, "once");
     for gone in [Position::at_sequence(SequenceNumber(0)), Position::at_offset(Offset::number(0))] {
+        let mut late = source.open(request(0, gone.clone())).await.expect("opens");
+        assert_eq!(late.take_gap().expect("it is told").from, gone);
         let first = read(&source, 0, gone, 1).await.remove(0);
         assert!(first.sequence_number() >= events[0].sequence_number());
     }
