@@ -308,3 +308,20 @@ async fn plain_readers_see_all_events_each() {
         );
     }
 }
+
+#[tokio::test]
+async fn a_send_waits_for_room_in_the_queue_and_is_woken_when_there_is_some() {
+    let settings = Settings { queue_bytes_max: 4 << 10, ..Settings::new(1) };
+    let directory = Directory::with(settings);
+    let broker = directory.broker.as_ref().expect("open");
+    let hub = broker.create_hub(&HubName::new("narrow"), HubOptions::default()).expect("made");
+    // Each alone may have more under way than the hub's queue takes.
+    let sends = (0..400).map(|_| {
+        let producer = Producer::new(hub.clone());
+        async move { producer.send(Route::Partition(0), Event::builder(vec![7; 1_000])).await }
+    });
+    let all = futures_util::future::join_all(sends);
+    let sent = tokio::time::timeout(Duration::from_secs(60), all).await.expect("nobody is forgotten");
+    assert!(sent.iter().all(Result::is_ok));
+    assert_eq!(hub.partition(0).expect("there").next_seq, 400);
+}
