@@ -441,14 +441,14 @@ fn a_receiver_that_settles_second_is_settled_for() {
 }
 
 #[test]
-fn a_receiver_in_the_second_mode_does_not_settle_by_itself() {
+fn what_a_receiver_says_is_final_also_where_it_is_to_settle_second() {
     let (mut raw, _) = Raw::begun(options());
     let attach = Attach { rcv_settle_mode: ReceiverSettleMode::Second, ..Attach::sender("s", "hub") };
     let link = raw.attach(0, attach);
     raw.frame(0, &transfer(0, 0));
     raw.server.settle(link, 0, DeliveryState::Accepted);
     let [(0, Performative::Disposition(ours), _)] = &raw.frames()[..] else { panic!() };
-    assert_eq!((ours.role, ours.settled), (Role::Receiver, false));
+    assert_eq!((ours.role, ours.settled), (Role::Receiver, true));
 }
 
 #[test]
