@@ -1,0 +1,2 @@
+use azure_messaging_eventhubs as _;
+fn main() {}
