@@ -3,7 +3,7 @@
 import time
 from collections import defaultdict
 
-from .hub import HUBS
+from .hub import HUBS, token
 from .processes import Failed, Program, tail
 
 CASES = {
@@ -74,7 +74,8 @@ class Group:
 
 def run_processors(language, hub, azurite, folder, container):
     """Runs the scene; gives results like those of the cases."""
-    context = {**hub.context(), "blob": azurite.container(container), "interval_ms": 2000, "expiry_ms": 10000}
+    context = {**hub.context(), "blob": azurite.container(container), "interval_ms": 2000, "expiry_ms": 10000,
+               "token": token("processors", 3600)}
     results, programs, group, feeder = {}, [], Group(), None
     began = time.monotonic()
 
