@@ -24,8 +24,8 @@ def tool(name, minimum, *version_command):
     if not shutil.which(name):
         raise Missing(f"{name} is not installed")
     said = subprocess.run([name, *version_command], capture_output=True, text=True, timeout=60)
-    found = re.search(r"(\d+)(?:\.(\d+))?", said.stdout + said.stderr)
-    if not found or (int(found[1]), int(found[2] or 0)) < minimum:
+    found = re.search(r"(\d+)\.(\d+)", said.stdout + said.stderr)
+    if not found or (int(found[1]), int(found[2])) < minimum:
         raise Missing(f"{name} {'.'.join(map(str, minimum))} or newer is needed, this is {found[0] if found else 'unknown'}")
 
 
