@@ -41,6 +41,7 @@ var cases = map[string]func(context.Context, Setting) error{
 	"token_expires":        tokenExpires,
 	"event_too_large":      eventTooLarge,
 	"idempotent_producer":  func(context.Context, Setting) error { return notOffered("") },
+	"tls":                  overTLS,
 	"websocket":            overWebSocket,
 	"hub_restart":          hubRestart,
 }
@@ -508,6 +509,23 @@ func eventTooLarge(ctx context.Context, setting Setting) error {
 }
 
 // ---- transports --------------------------------------------------------------------------------------------------
+
+func overTLS(ctx context.Context, setting Setting) error {
+	// The certificate authority is trusted by SSL_CERT_FILE in the environment.
+	options := &azeventhubs.ProducerClientOptions{RetryOptions: once, CustomEndpoint: setting.TLSAuthority}
+	producer, err := azeventhubs.NewProducerClientFromConnectionString(setting.TLSConnectionString, "tls", options)
+	if err != nil {
+		return err
+	}
+	defer producer.Close(ctx)
+	if err := send(ctx, producer, target{}, event("over tls")); err != nil {
+		return err
+	}
+	how := setting.reading("tls", "0")
+	how.connectionString, how.endpoint = setting.TLSConnectionString, setting.TLSAuthority
+	events, err := how.read(ctx, 1)
+	return errors.Join(err, same(bodies(events), []string{"over tls"}))
+}
 
 // dialWebSocket opens a WebSocket without TLS, as to an emulator. The SDK leaves dialling to its user.
 func dialWebSocket(ctx context.Context, params azeventhubs.WebSocketConnParams) (net.Conn, error) {

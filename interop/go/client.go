@@ -84,6 +84,7 @@ type reading struct {
 	ownerLevel       *int64
 	retry            azeventhubs.RetryOptions
 	webSocket        bool
+	endpoint         string
 }
 
 func (setting Setting) reading(hub, partition string) reading {
@@ -119,7 +120,7 @@ func (how reading) open(ctx context.Context) *reader {
 }
 
 func (how reading) run(ctx context.Context, into *reader) error {
-	options := &azeventhubs.ConsumerClientOptions{RetryOptions: how.retry}
+	options := &azeventhubs.ConsumerClientOptions{RetryOptions: how.retry, CustomEndpoint: how.endpoint}
 	if how.webSocket {
 		options.NewWebSocketConn = dialWebSocket
 	}

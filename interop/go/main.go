@@ -16,14 +16,15 @@ const caseTimeMax = 60 * time.Second
 
 // Setting is what the harness says about the hub.
 type Setting struct {
-	Role             string            `json:"role"`
-	Cases            []string          `json:"cases"`
-	ConnectionString string            `json:"connection_string"`
-	BadKey           string            `json:"bad_key"`
-	AmqpURL          string            `json:"amqp_url"`
-	Hubs             map[string]int    `json:"hubs"`
-	Keys             map[string]string `json:"keys"`
-	Blob             struct {
+	Role                string            `json:"role"`
+	Cases               []string          `json:"cases"`
+	ConnectionString    string            `json:"connection_string"`
+	BadKey              string            `json:"bad_key"`
+	TLSConnectionString string            `json:"tls_connection_string"`
+	TLSAuthority        string            `json:"tls_authority"`
+	Hubs                map[string]int    `json:"hubs"`
+	Keys                map[string]string `json:"keys"`
+	Blob                struct {
 		ConnectionString string `json:"connection_string"`
 		Container        string `json:"container"`
 	} `json:"blob"`

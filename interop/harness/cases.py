@@ -28,6 +28,7 @@ CASES = {
     "token_expires": "A token that expires while events flow ends them",
     "event_too_large": "An event over the limit is refused, and the next is taken",
     "idempotent_producer": "Idempotent retries",
+    "tls": "AMQP over TLS, with the hub's own certificate authority",
     "websocket": "AMQP over WebSocket",
     "hub_restart": "The hub stops, then crashes, in mid-stream: the SDK recovers by itself and nothing acknowledged is missing",
 }
@@ -40,7 +41,7 @@ def run_cases(language, hub, folder, only=None):
     if not names:
         return {}
     context = {**hub.context(), "role": "cases", "cases": names}
-    program = Program(language.command("cases"), context, "cases", folder)
+    program = Program(language.command("cases"), context, "cases", folder, env=hub.trust())
     results = {}
     deadline = time.monotonic() + SECONDS_MAX
     try:

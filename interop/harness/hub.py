@@ -4,12 +4,13 @@ import base64
 import hashlib
 import hmac
 import json
+import os
 import shutil
 import signal
 import time
 from urllib.parse import quote_plus
 
-from .processes import Failed, end, start, tail, wait_for
+from .processes import Failed, end, run, start, tail, wait_for
 
 KEY_NAME = "RootManageSharedAccessKey"
 KEY = "SAS_KEY_VALUE"
@@ -41,11 +42,11 @@ HUBS = {
 class Hub:
     """A running `partita serve` with its own data and ports; it can be restarted on both."""
 
-    def __init__(self, binary, folder, tls=False):
+    def __init__(self, binary, folder):
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
-        self.binary, self.folder, self.tls = binary, folder, tls
-        self.ready = {"amqp_port": 0, "http_port": 0}
+        self.binary, self.folder = binary, folder
+        self.ready = {"amqp_port": 0, "http_port": 0, "tls_port": 0}
         self.child = None
         self.start()
 
@@ -53,7 +54,8 @@ class Hub:
         ready_path, log_path = self.folder / "ready.json", self.folder / "serve.log"
         ready_path.unlink(missing_ok=True)
         command = [self.binary, "serve", "--data", self.folder / "data", "--port", self.ready["amqp_port"],
-                   "--http-port", self.ready["http_port"], "--ready-file", ready_path]
+                   "--http-port", self.ready["http_port"], "--tls-self-signed", "--tls-port", self.ready["tls_port"],
+                   "--ready-file", ready_path]
         for name, partitions in HUBS.items():
             command += ["--hub", f"{name}:{partitions}"]
         with open(log_path, "ab") as log:
@@ -92,9 +94,23 @@ class Hub:
             "connection_string": self.connection_string,
             "bad_key": f"{endpoint};SharedAccessKeyName={KEY_NAME};SharedAccessKey=wrong;UseDevelopmentEmulator=true;",
             "amqp_url": f"amqp://localhost:{self.port}",
+            "tls_connection_string": self.ready["tls_connection_string"],
+            "tls_authority": f"localhost:{self.ready['tls_port']}",
+            "tls_ca_file": self.ready["tls_ca_file"],
             "hubs": HUBS,
             "keys": {key: str(partition_of(key, HUBS["keys"])) for key in KEYS},
         }
+
+    def trust(self):
+        """The environment in which programs trust the hub's certificate authority."""
+        authority = self.ready["tls_ca_file"]
+        environment = {**os.environ, "NODE_EXTRA_CA_CERTS": authority, "SSL_CERT_FILE": authority}
+        store = self.folder / "trust.p12"
+        if not store.exists() and shutil.which("keytool"):
+            run(["keytool", "-importcert", "-noprompt", "-alias", "partita", "-file", authority, "-keystore", store, "-storetype", "PKCS12",
+                 "-storepass", "partita"], self.folder / "keytool.log", "keytool")
+        environment["JAVA_TOOL_OPTIONS"] = f"-Djavax.net.ssl.trustStore={store} -Djavax.net.ssl.trustStorePassword=partita"
+        return environment
 
     def with_token(self, hub, valid_seconds):
         """A connection string that carries a token for one hub instead of a key."""

@@ -8,7 +8,8 @@ import {
   earliestEventPosition,
   latestEventPosition,
 } from "@azure/event-hubs";
-import { NotOffered, Reader, consumer, once, producer, read, say, send, sleep, told, until } from "./client.js";
+import WebSocket from "ws";
+import { Reader, consumer, once, producer, read, say, send, sleep, told, until } from "./client.js";
 
 const bodies = (events) => events.map((event) => event.body);
 const numbered = (word, count) => Array.from({ length: count }, (_, n) => ({ body: `${word}-${n}` }));
@@ -305,8 +306,24 @@ export async function idempotent_producer(context) {
 
 // ---- transports ------------------------------------------------------------------------------------------------
 
+/** Sends and receives over TLS; the certificate authority is trusted by NODE_EXTRA_CA_CERTS in the environment. */
+async function securely(context, hub, options) {
+  const secure = { ...context, connection_string: context.tls_connection_string };
+  const client = producer(secure, hub, options);
+  await client.sendBatch([{ body: "securely" }]);
+  await client.close();
+  const reader = new Reader(secure, hub, "0", {}, consumer(secure, hub, options));
+  assert.deepEqual(bodies(await reader.take(1)), ["securely"]);
+  await reader.close();
+}
+
+export async function tls(context) {
+  await securely(context, "tls", {});
+}
+
 export async function websocket(context) {
-  throw new NotOffered("this SDK speaks WebSocket over TLS only");
+  await securely(context, "websocket", { webSocketOptions: { webSocket: WebSocket } });
+  return "over TLS, the only way in this SDK";
 }
 
 // ---- a restart -------------------------------------------------------------------------------------------------

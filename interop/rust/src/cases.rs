@@ -5,11 +5,12 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use azure_core_amqp::{AmqpSimpleValue, AmqpTimestamp};
-use azure_messaging_eventhubs::models::{EventData, ReceivedEventData};
+use azure_messaging_eventhubs::models::{AmqpTransport, EventData, ReceivedEventData};
 use azure_messaging_eventhubs::{
-    BufferedProducerClient, EnqueueEventOptions, EventDataBatchOptions, EventHubsError, RetryOptions,
-    StartLocation,
+    BufferedProducerClient, ConsumerClient, EnqueueEventOptions, EventDataBatchOptions, EventHubsError,
+    OpenReceiverOptions, ProducerClient, RetryOptions, StartLocation, StartPosition,
 };
+use futures::StreamExt;
 use serde_json::json;
 
 use crate::client::{
@@ -70,7 +71,8 @@ pub async fn run(name: &str, context: &Context) -> Outcome {
         "token_expires" => token_expires(context).await,
         "event_too_large" => event_too_large(context).await,
         "idempotent_producer" => Err(Failure::NotOffered("")),
-        "websocket" => Err(Failure::NotOffered("this SDK speaks WebSocket over TLS only")),
+        "tls" => securely(context, "tls", AmqpTransport::Tcp).await,
+        "websocket" => securely(context, "websocket", AmqpTransport::WebSocket).await,
         "hub_restart" => hub_restart(context).await,
         _ => Err(Failure::Failed("this program has no such case".into())),
     }
@@ -436,6 +438,33 @@ async fn event_too_large(context: &Context) -> Outcome {
     send_one(&client, "small", None).await?;
     let found = bodies(&read(context, "large", "0", 1).await?);
     check!(found == ["small"], found);
+    Ok(client.close().await?)
+}
+
+// ---- transports --------------------------------------------------------------------------------------------------
+
+/// Sends and receives over TLS; the certificate authority is trusted by SSL_CERT_FILE in the environment.
+async fn securely(context: &Context, hub: &str, transport: AmqpTransport) -> Outcome {
+    let (endpoint, connection) =
+        (format!("amqps://{}", text(&context["tls_authority"])), text(&context["tls_connection_string"]));
+    let client = ProducerClient::builder()
+        .with_custom_endpoint(endpoint.clone())
+        .with_transport(transport.clone())
+        .open_with_connection_string(&connection, Some(hub))
+        .await?;
+    send_one(&client, "securely", None).await?;
+    client.close().await?;
+    let client = ConsumerClient::builder()
+        .with_custom_endpoint(endpoint)
+        .with_transport(transport)
+        .open_with_connection_string(&connection, Some(hub))
+        .await?;
+    let from = StartPosition { location: StartLocation::Earliest, inclusive: false };
+    let options = OpenReceiverOptions { start_position: Some(from), ..OpenReceiverOptions::default() };
+    let receiver = client.open_receiver_on_partition("0".into(), Some(options)).await?;
+    let event = std::pin::pin!(receiver.stream_events()).next().await.expect("a stream without end")?;
+    check!(event.event_data().body() == Some(b"securely"), event.event_data().body());
+    receiver.close().await?;
     Ok(client.close().await?)
 }
 

@@ -17,6 +17,7 @@ import com.azure.messaging.eventhubs.EventData;
 import com.azure.messaging.eventhubs.EventDataBatch;
 import com.azure.messaging.eventhubs.EventHubBufferedProducerClient;
 import com.azure.messaging.eventhubs.EventHubBufferedProducerClientBuilder;
+import com.azure.messaging.eventhubs.EventHubClientBuilder;
 import com.azure.messaging.eventhubs.EventHubProducerClient;
 import com.azure.messaging.eventhubs.EventHubProperties;
 import com.azure.messaging.eventhubs.PartitionProperties;
@@ -38,6 +39,7 @@ import java.util.concurrent.Callable;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.CopyOnWriteArrayList;
+import java.util.function.Supplier;
 
 /** The cases, each a small program of its own; {@link #named} finds one by its name. */
 final class Cases {
@@ -77,9 +79,8 @@ final class Cases {
             case "idempotent_producer" -> () -> {
                 throw new Main.NotOffered("");
             };
-            case "websocket" -> () -> {
-                throw new Main.NotOffered("this SDK speaks WebSocket over TLS only");
-            };
+            case "tls" -> () -> securely("tls", AmqpTransportType.AMQP);
+            case "websocket" -> () -> securely("websocket", AmqpTransportType.AMQP_WEB_SOCKETS);
             case "hub_restart" -> this::hubRestart;
             default -> () -> {
                 throw new AssertionError("this program has no such case");
@@ -413,6 +414,21 @@ final class Cases {
             client.send(List.of(new EventData("small")));
         }
         same(bodies(read(context, "large", "0", 1)), List.of("small"));
+    }
+
+    // ---- transports ------------------------------------------------------------------------------------------------
+
+    /** Sends and receives over TLS; the certificate authority is in the trust store that the harness names. */
+    private void securely(String hub, AmqpTransportType transport) throws Exception {
+        Supplier<EventHubClientBuilder> secure = () -> builder(context.get("tls_connection_string").asText(), hub)
+            .customEndpointAddress("https://" + context.get("tls_authority").asText())
+            .transportType(transport);
+        try (EventHubProducerClient client = secure.get().buildProducerClient()) {
+            client.send(List.of(new EventData("securely")));
+        }
+        try (Reader reader = new Reader(secure.get(), "0", EventPosition.earliest(), new ReceiveOptions())) {
+            same(bodies(reader.take(1)), List.of("securely"));
+        }
     }
 
     // ---- a restart -------------------------------------------------------------------------------------------------
