@@ -13,6 +13,7 @@ use super::disk::{Disk, DiskFile, WriteMode, read_full, read_whole};
 use super::format::{IndexEntry, SealedIndex, StoreId, Table};
 use super::index::IndexCache;
 use super::recovery::Damage;
+use super::retention::Retention;
 use super::scan::{Scan, ScanInput, scan};
 use super::segment::{Segment, index_path};
 use super::settings::Settings;
@@ -27,6 +28,8 @@ pub(crate) struct Core {
     pub(crate) store: StoreId,
     pub(crate) hub: u64,
     pub(crate) settings: Settings,
+    /// What is kept how long, now.
+    pub(crate) retention: Mutex<Retention>,
     /// How many partitions there are now; the settings say how many there were when the hub was opened.
     pub(crate) partitions: AtomicU32,
     pub(crate) mode: WriteMode,

@@ -130,6 +130,9 @@ pub enum AppendError {
     /// The log was closed.
     #[error("the hub's log is closed")]
     Closed,
+    /// The hub was deleted.
+    #[error("the hub was deleted")]
+    Deleted,
 }
 
 impl AppendError {

@@ -4,9 +4,9 @@
 use std::any::Any;
 use std::fmt;
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError, SyncSender};
+use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -19,6 +19,7 @@ use super::housekeeper::Housekeeper;
 use super::position::{LogPosition, resolve};
 use super::reader::LogReader;
 use super::recovery::Damage;
+use super::retention::Retention;
 use super::settings::PARTITIONS_MAX;
 use super::writer::{Placed, Writer};
 
@@ -29,9 +30,7 @@ const HOUSEKEEPING: Duration = Duration::from_secs(1);
 pub struct HubLog {
     core: Arc<Core>,
     queue: Arc<Queue>,
-    /// Dropping the sender ends the housekeeper.
-    nudge: Option<SyncSender<()>>,
-    threads: Vec<JoinHandle<()>>,
+    threads: Mutex<Threads>,
     read_only: Arc<AtomicBool>,
     _lock: Arc<dyn Any + Send + Sync>,
 }
@@ -43,6 +42,15 @@ impl fmt::Debug for HubLog {
             .field("dir", &self.core.dir)
             .finish_non_exhaustive()
     }
+}
+
+/// The threads that run, until the log is closed.
+#[derive(Default)]
+struct Threads {
+    committer: Option<JoinHandle<()>>,
+    keeper: Option<JoinHandle<()>>,
+    /// Dropping the sender ends the housekeeper.
+    nudge: Option<SyncSender<()>>,
 }
 
 /// The ends of a partition.
@@ -69,11 +77,10 @@ impl HubLog {
         let queue = Arc::new(Queue::default());
         let read_only = Arc::new(AtomicBool::new(false));
         let (nudge, nudged) = mpsc::sync_channel::<()>(1);
-        let mut log = Self {
+        let log = Self {
             core: core.clone(),
             queue: queue.clone(),
-            nudge: Some(nudge.clone()),
-            threads: Vec::new(),
+            threads: Mutex::new(Threads { nudge: Some(nudge.clone()), ..Threads::default() }),
             read_only: read_only.clone(),
             _lock: lock,
         };
@@ -92,7 +99,7 @@ impl HubLog {
             }
             keeper_core.spares.attend(false);
         })?;
-        log.threads.push(keeper);
+        super::core::lock(&log.threads).keeper = Some(keeper);
         let committer = thread::Builder::new().name(format!("hub-{}-commit", core.hub)).spawn(move || {
             let newest = |core: &Core| read(&core.segments).back().map(|segment| segment.id);
             let mut known = newest(&core);
@@ -108,7 +115,7 @@ impl HubLog {
                 }
             });
         })?;
-        log.threads.push(committer);
+        super::core::lock(&log.threads).committer = Some(committer);
         Ok(log)
     }
 
@@ -223,20 +230,28 @@ impl HubLog {
         (segments.len(), segments.iter().map(|segment| segment.capacity).sum())
     }
 
-    /// Writes what was appended, then ends.
-    pub fn close(mut self) {
-        self.stop();
+    /// What is kept how long.
+    pub fn retention(&self) -> Retention {
+        *lock(&self.core.retention)
     }
 
-    fn stop(&mut self) {
+    /// Keeps events this long from now on. The caller keeps it and gives it when the hub is opened again.
+    pub fn set_retention(&self, retention: Retention) {
+        *lock(&self.core.retention) = retention;
+    }
+
+    /// Writes what was appended, then ends: no more is taken, and readers are told once they have read all. Waits
+    /// for the disk.
+    pub fn close(&self) {
         self.queue.close();
+        let mut threads = lock(&self.threads);
         // The committer may wait for a segment to be prepared, so it ends first.
-        if let Some(committer) = (self.threads.len() > 1).then(|| self.threads.remove(1)) {
+        if let Some(committer) = threads.committer.take() {
             let _ = committer.join();
         }
-        self.nudge = None;
-        for thread in self.threads.drain(..) {
-            let _ = thread.join();
+        threads.nudge = None;
+        if let Some(keeper) = threads.keeper.take() {
+            let _ = keeper.join();
         }
         self.core.closed.store(true, Ordering::Release);
         let waiting = std::mem::take(&mut *lock(&self.core.waiting));
@@ -246,7 +261,7 @@ impl HubLog {
 
 impl Drop for HubLog {
     fn drop(&mut self) {
-        self.stop();
+        self.close();
     }
 }
 

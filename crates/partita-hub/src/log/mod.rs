@@ -25,20 +25,24 @@ pub(crate) mod park;
 mod position;
 mod reader;
 mod recovery;
+pub(crate) mod removal;
 mod retention;
 mod scan;
 mod segment;
 mod settings;
 mod spares;
-mod store;
+pub(crate) mod store;
 mod tail;
 mod writer;
 
 #[cfg(test)]
 mod tests;
 
+pub(crate) use disk::read_whole;
+pub(crate) use format::{StoreRecord, StoreRecordError};
+
 pub use committer::{Ack, AckSink};
-pub use disk::{Access, Disk, DiskFile, OsDisk, WriteMode};
+pub use disk::{Access, Disk, DiskFile, MemoryDisk, OsDisk, WriteMode};
 #[cfg(any(test, feature = "testkit"))]
 pub use disk::{Fault, SimDisk, When};
 pub use error::{AppendError, OpenError, ReadError};

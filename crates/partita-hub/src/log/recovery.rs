@@ -127,6 +127,7 @@ pub(crate) fn open(
         waiting: Mutex::default(),
         closed: Default::default(),
         damage: Mutex::default(),
+        retention: Mutex::new(settings.retention),
         to_index: Mutex::default(),
         settings,
         disk,

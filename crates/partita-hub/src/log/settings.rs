@@ -92,7 +92,8 @@ impl Settings {
             segment_bytes_first: 1 << 20,
             segment_bytes_max: 64 << 20,
             group_bytes_max: 4 << 20,
-            batch_bytes_max: 1 << 20,
+            // A message of 1 MiB, and what the log adds to it.
+            batch_bytes_max: (1 << 20) + (64 << 10),
             queue_bytes_max: 16 << 20,
             tail_bytes_max: 16 << 20,
             durability: Durability::default(),

@@ -1,5 +1,6 @@
 //! File access, behind a small trait so that tests can lose power at any sync point.
 
+mod memory;
 mod os;
 #[cfg(any(test, feature = "testkit"))]
 mod sim;
@@ -10,6 +11,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
+pub use memory::MemoryDisk;
 pub use os::OsDisk;
 #[cfg(any(test, feature = "testkit"))]
 pub use sim::{Fault, SimDisk, When};
@@ -58,6 +60,8 @@ pub trait Disk: Send + Sync + fmt::Debug {
     fn list(&self, dir: &Path) -> io::Result<Vec<String>>;
     /// Makes a directory and those above it, durably.
     fn create_dir(&self, dir: &Path) -> io::Result<()>;
+    /// Removes an empty directory. [`io::ErrorKind::DirectoryNotEmpty`] if it is not.
+    fn remove_dir(&self, dir: &Path) -> io::Result<()>;
     /// Makes what was created, renamed and removed in a directory durable.
     fn sync_dir(&self, dir: &Path) -> io::Result<()>;
     /// Opens or creates a file and locks it against other processes until the returned guard is dropped.
