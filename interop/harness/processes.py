@@ -23,8 +23,11 @@ def start(command, log, stdin=None, stdout=None, **options):
     with _lock:
         if _stopping:
             raise Failed("interrupted")
-        child = subprocess.Popen([str(part) for part in command], stdin=stdin or subprocess.DEVNULL, stdout=stdout or log,
-                                 stderr=log, start_new_session=True, **options)
+        try:
+            child = subprocess.Popen([str(part) for part in command], stdin=stdin or subprocess.DEVNULL, stdout=stdout or log,
+                                     stderr=log, start_new_session=True, **options)
+        except OSError as error:
+            raise Failed(f"cannot start {command[0]}: {error}") from None
         _children.append(child)
     return child
 

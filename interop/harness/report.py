@@ -17,6 +17,7 @@ elsewhere: `.with_custom_endpoint("amqp://localhost:5672")` before `.open_with_c
 | SDK | package | version |
 | --- | --- | --- |
 """
+DETAIL_CHARS_MAX = 1200
 WORDS = {"pass": "yes", "fail": "**no**", "n/a": "-"}
 
 
@@ -82,6 +83,9 @@ def print_table(results):
             cells = [f"{one['result']} {one['ms'] / 1000:.1f}s" if one and one["ms"] else one["result"] if one else "" for one in found]
             print(f"{case:<{width}}" + "".join(f"  {cell:>12}" for cell in cells))
     for title in titles:
+        failures = {}
         for case, one in results[title].items():
             if one["result"] == "fail":
-                print(f"\n{title}, {case}: {one['detail']}")
+                failures.setdefault(one["detail"], []).append(case)
+        for detail, found in failures.items():
+            print(f"\n{title}, {', '.join(found)}: {detail[:DETAIL_CHARS_MAX]}")
