@@ -5,7 +5,7 @@ use bytes::{Bytes, BytesMut};
 use super::link::LinkState;
 use super::{Connection, Delivery, DeliveryId, DeliveryRange, Event, LinkId, SessionId};
 use crate::performative::{
-    DeliveryState, DeliveryTag, Disposition, Error, ReceiverSettleMode, Role, Transfer, condition,
+    DeliveryState, DeliveryTag, Disposition, Error, Role, Transfer, condition,
 };
 
 /// A message of which parts are missing.
@@ -25,26 +25,23 @@ impl Partial {
 }
 
 impl Connection {
-    /// Says what became of messages that arrived, or settles messages that we sent and the peer did not settle. In the
-    /// mode in which the receiver settles second, a receiver says so and the peer settles.
+    /// Says what became of messages that arrived, or settles messages that we sent and the peer did not settle. What is
+    /// said is final, also in the mode in which the receiver is to settle second: Event Hubs does so, and its clients ask
+    /// for that mode and wait for this.
     pub fn settle(&mut self, link: LinkId, ids: impl Into<DeliveryRange>, state: DeliveryState) {
         let DeliveryRange { first, last } = ids.into();
         let Some(known) = self.links.get_mut(link) else { return };
         if known.state == LinkState::Asked {
             return;
         }
-        let settled = match known.role {
-            Role::Receiver => known.rcv_settle_mode == ReceiverSettleMode::First,
-            Role::Sender => {
-                known.outgoing.unsettled.find(DeliveryRange { first, last }, true);
-                true
-            }
-        };
+        if known.role == Role::Sender {
+            known.outgoing.unsettled.find(DeliveryRange { first, last }, true);
+        }
         let disposition = Disposition {
             role: known.role,
             first,
             last: Some(last),
-            settled,
+            settled: true,
             state: Some(state),
             batchable: false,
         };

@@ -40,7 +40,7 @@ use self::slots::{Numbered, Slots};
 use self::time::Clock;
 use crate::frame::{self, FRAME_BYTES_MIN, FrameKind, HEADER_BYTES};
 use crate::performative::field::Composite;
-use crate::performative::{Close, Error, Performative, condition};
+use crate::performative::{Close, Error, Performative, Transfer, condition};
 use crate::sasl;
 
 /// The largest frame that we write, whatever the peer takes.
@@ -232,6 +232,16 @@ impl Connection {
     /// `Err` ends the connection.
     #[inline]
     fn on_body(&mut self, frames: &Bytes, channel: u16, body: &[u8]) -> Result<(), Error> {
+        // Most frames are transfers.
+        if self.phase == Phase::Open
+            && let Some(id) = self.by_remote_channel.get(channel.into())
+            && let Some(session) = self.sessions.get(id)
+            && session.state == SessionState::Begun
+            && let Some((transfer, payload)) = Transfer::decode_usual(frames, body)
+        {
+            self.on_transfer(id, &transfer, frames, payload);
+            return Ok(());
+        }
         let (performative, payload) = match Performative::decode_within(frames, body) {
             Ok(decoded) => decoded,
             // A peer that was told to go may say what it likes.

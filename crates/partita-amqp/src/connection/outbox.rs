@@ -117,6 +117,11 @@ impl Outbox {
         }
     }
 
+    #[cfg(test)]
+    pub(super) fn capacity(&self) -> usize {
+        self.small.capacity()
+    }
+
     /// Whether anything was added since the last call.
     pub(super) fn take_added(&mut self) -> bool {
         std::mem::take(&mut self.added)

@@ -5,6 +5,8 @@
 
 mod attach;
 mod begin;
+#[cfg(test)]
+mod cross_check;
 mod disposition;
 mod error;
 pub(crate) mod field;
@@ -13,7 +15,7 @@ mod open;
 mod state;
 mod terminus;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod transfer;
 
 pub use attach::{Attach, Detach, ReceiverSettleMode, Role, SenderSettleMode};

@@ -280,7 +280,7 @@ pub(crate) fn performative() -> impl Strategy<Value = Performative> {
 
 // ---- properties -----------------------------------------------------------------------------------------------
 
-fn encoded(performative: &Performative) -> Vec<u8> {
+pub(crate) fn encoded(performative: &Performative) -> Vec<u8> {
     let mut out = Vec::new();
     performative.encode(&mut out).unwrap();
     out

@@ -2,9 +2,11 @@
 
 use std::fmt;
 
-use super::field::{Field, composite};
+use bytes::Bytes;
+
+use super::field::{Composite, Field, composite};
 use super::{DeliveryState, ReceiverSettleMode};
-use crate::types::{DecodeError, EncodeError, Fields, code};
+use crate::types::{DecodeError, Decoder, EncodeError, Fields, code};
 
 /// The longest delivery tag that the standard allows.
 pub const TAG_BYTES_MAX: usize = 32;
@@ -27,6 +29,16 @@ composite! {
 }
 
 impl Transfer {
+    /// Reads the body of a frame if it is a transfer in the usual form, with the payload. Anything else is for
+    /// [`Performative::decode`](super::Performative::decode), errors too.
+    #[inline]
+    pub(crate) fn decode_usual<'a>(input: &'a Bytes, body: &'a [u8]) -> Option<(Self, &'a [u8])> {
+        let rest = body.strip_prefix(&[code::DESCRIBED, code::ULONG_8, Self::DESCRIPTOR])?;
+        let mut decoder = Decoder::within(input, rest, super::PERFORMATIVE_VALUES_MAX);
+        let transfer = Self::read_fields(&mut decoder.fields().ok()?).ok()?;
+        Some((transfer, decoder.rest()))
+    }
+
     /// A further part of a delivery on this link.
     pub fn part(handle: u32) -> Self {
         Self {

@@ -40,6 +40,7 @@ impl<'a> Decoder<'a> {
     }
 
     /// Reads on within these bytes of the input alone.
+    #[inline]
     pub(super) fn narrowed(&self, rest: &'a [u8]) -> Self {
         Self { input: self.input, rest, depth: self.depth, values_left: self.values_left }
     }
@@ -61,6 +62,7 @@ impl<'a> Decoder<'a> {
     }
 
     /// The descriptor of the next value where it is an unsigned number, as those of the standard are.
+    #[inline]
     pub fn descriptor(&mut self) -> Result<u64, DecodeError> {
         // The usual form, before the general one.
         if let [code::DESCRIBED, code::ULONG_8, number, rest @ ..] = self.rest {
@@ -243,6 +245,7 @@ impl<'a> Decoder<'a> {
         Ok(out)
     }
 
+    #[inline]
     pub(super) fn variable(&mut self, wide: bool) -> Result<&'a [u8], DecodeError> {
         let len = if wide { self.u32()? as usize } else { self.byte()?.into() };
         #[cfg(partita_planted_length)]
@@ -254,22 +257,26 @@ impl<'a> Decoder<'a> {
         self.take(len)
     }
 
+    #[inline]
     pub(super) fn take(&mut self, len: usize) -> Result<&'a [u8], DecodeError> {
         let (taken, rest) = self.rest.split_at_checked(len).ok_or(DecodeError::Truncated)?;
         self.rest = rest;
         Ok(taken)
     }
 
+    #[inline]
     pub(super) fn array<const N: usize>(&mut self) -> Result<[u8; N], DecodeError> {
         let (taken, rest) = self.rest.split_first_chunk().ok_or(DecodeError::Truncated)?;
         self.rest = rest;
         Ok(*taken)
     }
 
+    #[inline]
     pub(super) fn byte(&mut self) -> Result<u8, DecodeError> {
         self.array().map(|[byte]| byte)
     }
 
+    #[inline]
     pub(super) fn u32(&mut self) -> Result<u32, DecodeError> {
         self.array().map(u32::from_be_bytes)
     }

@@ -14,6 +14,7 @@ pub(crate) struct Fields<'a> {
 
 impl<'a> Decoder<'a> {
     /// The fields of the next value, if it is a list.
+    #[inline]
     pub(crate) fn fields(&mut self) -> Result<Fields<'a>, DecodeError> {
         let wide = match self.byte()? {
             code::LIST_0 => return Ok(Fields { input: self.narrowed(&[]), left: 0 }),

@@ -1,6 +1,13 @@
 //! Both ends of a connection against each other, in memory.
 
 mod basics;
+mod flow;
+mod handshake;
+mod limits;
+mod pair;
+mod raw;
+mod time;
+mod violations;
 
 use std::time::Instant;
 
@@ -16,7 +23,6 @@ struct Pair {
     /// What arrived and was not taken yet.
     to_client: BytesMut,
     to_server: BytesMut,
-    now: Instant,
 }
 
 impl Pair {
@@ -31,7 +37,6 @@ impl Pair {
             server: Connection::accept(server, ours, now),
             to_client: BytesMut::new(),
             to_server: BytesMut::new(),
-            now,
         }
     }
 
