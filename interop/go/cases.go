@@ -295,7 +295,7 @@ func receiveTime(ctx context.Context, setting Setting) error {
 func contentRoundTrip(ctx context.Context, setting Setting) error {
 	properties := map[string]any{
 		"text": "na\u00efve \u2603", "yes": true, "int": int32(-42), "long": int64(1) << 40, "ulong": uint64(1) << 63, "short": int16(-7),
-		"ubyte": uint8(200), "double": 0.25, "float": float32(1.5), "bytes": []byte{0, 255}, "when": time.UnixMilli(1_700_000_000_123).UTC(),
+		"ubyte": uint8(200), "double": 0.25, "float": float32(1.5), "bytes": []byte{0, 255}, "when": time.UnixMilli(1_700_000_000_123),
 	}
 	producer, err := newProducer(setting, "content")
 	if err != nil {
@@ -314,6 +314,9 @@ func contentRoundTrip(ctx context.Context, setting Setting) error {
 		return err
 	}
 	first := events[0]
+	if when, ok := first.Properties["when"].(time.Time); ok {
+		first.Properties["when"] = when.Local() // the same moment, in the form of the one that was sent
+	}
 	offsets := [2]int{}
 	for n := range offsets {
 		offsets[n], err = strconv.Atoi(events[n].Offset)

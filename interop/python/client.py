@@ -75,8 +75,9 @@ class Reader:
         return self.errors[0]
 
     async def close(self):
-        await self._client.close()
+        self._task.cancel()  # else it would sleep until the next round of load balancing
         await asyncio.gather(self._task, return_exceptions=True)
+        await self._client.close()
 
     async def __aenter__(self):
         return self
