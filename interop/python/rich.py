@@ -17,7 +17,10 @@ MAKE = {
 
 
 async def write(context):
-    properties = {name: MAKE.get(kind, lambda value: value)(value) for name, (kind, value) in context["properties"].items()}
+    # The SDK writes whole numbers of 32 bits only.
+    without = [name for name, (kind, value) in context["properties"].items() if kind == "long" and value >= 2**31]
+    properties = {name: MAKE.get(kind, lambda value: value)(value) for name, (kind, value) in context["properties"].items()
+                  if name not in without}
     bodies = {
         "data": {"data_body": bytes.fromhex(context["bodies"]["data"])},
         "value": {"value_body": context["bodies"]["value"]},
@@ -29,7 +32,7 @@ async def write(context):
         for kind, body in bodies.items()
     ]
     await send(context, "rich", events, partition=context["partition"])
-    say(bodies=list(bodies))
+    say(bodies=list(bodies), without=without)
 
 
 async def read(context):

@@ -73,7 +73,7 @@ fn a_deleted_hub_is_gone_for_everybody_and_other_hubs_are_not_touched() {
     let told = waiter.join().expect("ended").expect_err("told");
     assert!(matches!(&told, HubReadError::Deleted { entity } if entity == "Second"), "{told}");
     assert_eq!(told.to_string(), "The messaging entity 'Second' could not be found");
-    let (sender, _answers) = mpsc::channel::<Ack>();
+    let (sender, _answers) = mpsc::sync_channel::<Ack>(1);
     let sink: Arc<dyn AckSink> = Arc::new(sender);
     let refused = second.send(Route::RoundRobin, batch("late"), 0, &sink);
     assert_eq!(refused, Err(AppendError::Deleted));

@@ -4,9 +4,7 @@ use bytes::{Bytes, BytesMut};
 
 use super::link::LinkState;
 use super::{Connection, Delivery, DeliveryId, DeliveryRange, Event, LinkId, SessionId};
-use crate::performative::{
-    DeliveryState, DeliveryTag, Disposition, Error, Role, Transfer, condition,
-};
+use crate::performative::{DeliveryState, DeliveryTag, Disposition, Error, Role, Transfer, condition};
 
 /// A message of which parts are missing.
 #[derive(Debug)]

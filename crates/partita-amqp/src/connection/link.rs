@@ -294,6 +294,7 @@ impl Connection {
         };
         if let Some(session) = self.sessions.get_mut(id) {
             session.by_remote_handle.set(handle, link);
+            session.detached_handles.remove(handle);
         }
         let Some(known) = self.links.get_mut(link) else { return Ok(()) };
         known.remote_handle = Some(handle);
@@ -319,6 +320,10 @@ impl Connection {
     pub(super) fn on_detach(&mut self, id: SessionId, detach: Detach) {
         let Some(session) = self.sessions.get(id) else { return };
         let Some(link) = session.by_remote_handle.get(detach.handle) else {
+            // Told twice.
+            if session.detached_handles.get(detach.handle).is_some() {
+                return;
+            }
             let text = format!("a detach is for handle {}, which has no link", detach.handle);
             return self.violated(id, condition::UNATTACHED_HANDLE, text);
         };
@@ -336,6 +341,7 @@ impl Connection {
         self.reassembly_bytes -= known.reassembly_bytes();
         if let Some(session) = self.sessions.get_mut(id) {
             session.by_remote_handle.remove(detach.handle);
+            session.detached_handles.set(detach.handle, ());
             session.by_local_handle.remove(known.local_handle);
         }
         if !known.told {

@@ -63,6 +63,8 @@ pub struct Connection {
     sessions: Slots<SessionId, Session>,
     by_local_channel: Numbered<SessionId>,
     by_remote_channel: Numbered<SessionId>,
+    /// The peer's channels whose sessions it ended.
+    ended_channels: Numbered<()>,
     links: Slots<LinkId, Link>,
     /// The bytes of messages that are not complete, on all links.
     reassembly_bytes: usize,
@@ -99,6 +101,7 @@ impl Connection {
             sessions: Slots::default(),
             by_local_channel: Numbered::default(),
             by_remote_channel: Numbered::default(),
+            ended_channels: Numbered::default(),
             links: Slots::default(),
             reassembly_bytes: 0,
             frame_out_bytes: FRAME_BYTES_MIN as usize,
@@ -271,6 +274,10 @@ impl Connection {
             (Performative::Begin(begin), _) => self.on_begin(channel, &begin),
             (performative, _) => {
                 let Some(id) = self.by_remote_channel.get(channel.into()) else {
+                    // Some clients end a session first and detach its links then.
+                    if self.ended_channels.get(channel.into()).is_some() {
+                        return Ok(());
+                    }
                     let text = format!("no session was begun on channel {channel}");
                     return Err(Error::new(condition::NOT_ALLOWED, text));
                 };
@@ -352,6 +359,7 @@ impl Connection {
         self.links.clear();
         self.by_local_channel = Numbered::default();
         self.by_remote_channel = Numbered::default();
+        self.ended_channels = Numbered::default();
         self.reassembly_bytes = 0;
         self.held = Vec::new();
     }

@@ -39,6 +39,8 @@ pub(super) struct Session {
     remote_handle_max: u32,
     pub(super) by_local_handle: Numbered<LinkId>,
     pub(super) by_remote_handle: Numbered<LinkId>,
+    /// The peer's handles whose links it detached.
+    pub(super) detached_handles: Numbered<()>,
     /// What of a message waits for the window.
     pub(super) remainder: Option<Remainder>,
 }
@@ -58,6 +60,7 @@ impl Session {
             remote_handle_max: u32::MAX,
             by_local_handle: Numbered::default(),
             by_remote_handle: Numbered::default(),
+            detached_handles: Numbered::default(),
             remainder: None,
         }
     }
@@ -236,6 +239,7 @@ impl Connection {
             }
         };
         self.by_remote_channel.set(channel.into(), id);
+        self.ended_channels.remove(channel.into());
         if let Some(session) = self.sessions.get_mut(id) {
             // One that we ended before this answer is still to be answered that.
             let ending = session.state == SessionState::Ending;
@@ -255,6 +259,7 @@ impl Connection {
         self.by_local_channel.remove(session.local_channel.into());
         if let Some(channel) = session.remote_channel {
             self.by_remote_channel.remove(channel.into());
+            self.ended_channels.set(channel.into(), ());
         }
         if session.state != SessionState::Ending {
             self.write(session.local_channel, &End { error: None });
@@ -270,6 +275,9 @@ impl Connection {
         session.update(flow);
         if let Some(handle) = flow.handle {
             let Some(link) = session.by_remote_handle.get(handle) else {
+                if session.detached_handles.get(handle).is_some() {
+                    return;
+                }
                 let text = format!("a flow is for handle {handle}, which has no link");
                 return self.violated(id, condition::UNATTACHED_HANDLE, text);
             };

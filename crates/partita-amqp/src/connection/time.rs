@@ -111,6 +111,9 @@ impl Connection {
             && listen.is_due(now)
         {
             listen.again(now);
+            if self.events.is_empty() {
+                self.events.shrink_to(0);
+            }
             clock.quiet = if std::mem::take(&mut clock.heard) { 0 } else { clock.quiet + 1 };
             if clock.quiet >= 2 {
                 let text = format!("the peer was silent for {:?}", self.options.idle_timeout);
@@ -121,13 +124,11 @@ impl Connection {
             && beat.is_due(now)
         {
             beat.again(now);
-            if !self.outbox.take_added() {
-                // What is not written yet will be heard as well.
-                if self.outbox.is_empty() {
-                    self.outbox.shrink();
-                    frame::heartbeat(self.outbox.small());
-                    self.outbox.take_added();
-                }
+            // What is not written yet will be heard as well.
+            if !self.outbox.take_added() && self.outbox.is_empty() {
+                self.outbox.shrink();
+                frame::heartbeat(self.outbox.small());
+                self.outbox.take_added();
             }
         }
     }

@@ -15,7 +15,7 @@ use super::routing::{Route, Router};
 use super::{BrokerError, check_name};
 use crate::log::{
     Ack, AckSink, AppendError, Disk, EncodedBatch, HubLog, OpenError, PARTITIONS_MAX, PartitionInfo, Placed,
-    Recovery, Retention, Settings, Store,
+    ProducerStamp, ProducerState, Recovery, Retention, Settings, Store,
 };
 
 /// What a new hub is like.
@@ -226,6 +226,37 @@ impl Hub {
             .map_err(|error| self.or_deleted(error))
     }
 
+    /// As [`Hub::send`], for an idempotent producer: what it repeats is not appended again, and `sink` hears of its first
+    /// place. It numbers its events in each partition, so it must name one, or always use the same key.
+    pub fn send_idempotent(
+        &self,
+        route: Route<'_>,
+        batch: EncodedBatch,
+        producer: ProducerStamp,
+        token: u64,
+        sink: &Arc<dyn AckSink>,
+    ) -> Result<u32, AppendError> {
+        let partition = self.router.partition(route, self.partitions());
+        let appended = self.log.append_idempotent(partition, batch, producer, token, sink);
+        appended.map(|()| partition).map_err(|error| self.or_deleted(error))
+    }
+
+    /// An idempotent producer begins to send to a partition: it is told, or keeps, its epoch and its last number. A
+    /// higher epoch than before shuts out the former incarnation at once, a lower one is refused.
+    pub fn begin_producer(
+        &self,
+        partition: u32,
+        id: i64,
+        epoch: Option<i16>,
+    ) -> Result<ProducerState, AppendError> {
+        self.log.begin_producer(partition, id, epoch)
+    }
+
+    /// What is known of an idempotent producer; `None` if it never sent anything to the partition, or was forgotten.
+    pub fn producer_state(&self, partition: u32, id: i64) -> Option<ProducerState> {
+        self.log.producer(partition, id)
+    }
+
     /// Sends a batch and waits until it is durable as the settings say.
     pub fn send_and_wait(&self, route: Route<'_>, batch: EncodedBatch) -> Result<Placed, AppendError> {
         let partition = self.router.partition(route, self.partitions());
@@ -300,11 +331,11 @@ fn limited(retention: Retention, bytes_max: Option<u64>) -> Retention {
     Retention { bytes_max: retention.bytes_max.or(bytes_max), ..retention }
 }
 
-impl AckSink for std::sync::mpsc::Sender<Ack> {
-    /// A producer that is gone needs no answer.
+impl AckSink for std::sync::mpsc::SyncSender<Ack> {
+    /// A producer that is gone needs no answer; one that has more under way than the channel holds loses some.
     fn acked(&self, acks: &[Ack]) {
         for ack in acks {
-            let _ = self.send(ack.clone());
+            let _ = self.try_send(ack.clone());
         }
     }
 }

@@ -194,9 +194,14 @@ fn fold(name: &str) -> String {
 }
 
 fn check_name(name: &str) -> Result<(), BrokerError> {
+    if is_name(name) { Ok(()) } else { Err(BrokerError::BadName(name.to_owned())) }
+}
+
+/// Whether a hub or group can have this name: 1 to 256 letters, digits, dots, hyphens and underscores, a letter or digit
+/// at both ends.
+pub fn is_name(name: &str) -> bool {
     let ends = [name.chars().next(), name.chars().next_back()];
-    let good = (1..=256).contains(&name.len())
+    (1..=256).contains(&name.len())
         && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_'))
-        && ends.iter().all(|c| c.is_some_and(|c| c.is_ascii_alphanumeric()));
-    if good { Ok(()) } else { Err(BrokerError::BadName(name.to_owned())) }
+        && ends.iter().all(|c| c.is_some_and(|c| c.is_ascii_alphanumeric()))
 }

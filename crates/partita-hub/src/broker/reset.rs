@@ -105,7 +105,7 @@ impl Reset {
             removal::mark_deleted(disk, &hub_dir(&self.path, hub.id)).map_err(fail)?;
         }
         // Now that none of the hubs is any more: their numbers may be given again in the new life.
-        make_durable(disk, &self.path, &self.path.join(STORE), Some(StoreId::generate())).map_err(fail)?;
+        make_durable(disk, &self.path, &self.path.join(STORE), StoreId::generate()).map_err(fail)?;
         for hub in &self.hubs {
             removal::sweep(disk, &hub_dir(&self.path, hub.id), false).map_err(fail)?;
         }

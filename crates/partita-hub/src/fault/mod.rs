@@ -23,7 +23,6 @@ pub struct FaultId(pub u64);
 
 /// What goes wrong.
 #[derive(Clone, PartialEq, Eq, Debug)]
-#[non_exhaustive]
 pub enum FaultKind {
     /// Links are detached, and attaching ones refused, with this error.
     Detach {

@@ -14,14 +14,15 @@ use super::committer::{self, Ack, AckSink, Pending, Queue};
 use super::core::{Core, lock, read, write};
 use super::disk::WriteMode;
 use super::error::{AppendError, ReadError};
-use super::format::EncodedBatch;
+use super::format::{EncodedBatch, ProducerStamp};
 use super::housekeeper::Housekeeper;
 use super::position::{LogPosition, resolve};
+use super::producers::ProducerState;
 use super::reader::LogReader;
 use super::recovery::Damage;
 use super::retention::Retention;
 use super::settings::PARTITIONS_MAX;
-use super::writer::{Placed, Writer};
+use super::writer::{Append, Placed, Writer};
 
 /// How often retention looks at the clock, and a full disk is tried again.
 const HOUSEKEEPING: Duration = Duration::from_secs(1);
@@ -32,7 +33,6 @@ pub struct HubLog {
     queue: Arc<Queue>,
     threads: Mutex<Threads>,
     read_only: Arc<AtomicBool>,
-    _lock: Arc<dyn Any + Send + Sync>,
 }
 
 impl fmt::Debug for HubLog {
@@ -51,6 +51,8 @@ struct Threads {
     keeper: Option<JoinHandle<()>>,
     /// Dropping the sender ends the housekeeper.
     nudge: Option<SyncSender<()>>,
+    /// The data directory's.
+    lock: Option<Arc<dyn Any + Send + Sync>>,
 }
 
 /// The ends of a partition.
@@ -80,9 +82,12 @@ impl HubLog {
         let log = Self {
             core: core.clone(),
             queue: queue.clone(),
-            threads: Mutex::new(Threads { nudge: Some(nudge.clone()), ..Threads::default() }),
+            threads: Mutex::new(Threads {
+                nudge: Some(nudge.clone()),
+                lock: Some(lock),
+                ..Threads::default()
+            }),
             read_only: read_only.clone(),
-            _lock: lock,
         };
         let keeper_core = core.clone();
         // Before the committer starts, which may need a segment before the keeper runs.
@@ -127,9 +132,46 @@ impl HubLog {
         token: u64,
         sink: &Arc<dyn AckSink>,
     ) -> Result<(), AppendError> {
-        self.check(partition, &batch)?;
-        let pending = Pending { partition, batch, token, sink: sink.clone() };
+        self.push(Append { partition, batch, producer: None }, token, sink)
+    }
+
+    /// The same for an idempotent producer: a batch that it repeats is not appended again, and `sink` hears of its first
+    /// place. One out of order, or of a producer that was replaced, is refused.
+    pub fn append_idempotent(
+        &self,
+        partition: u32,
+        batch: EncodedBatch,
+        producer: ProducerStamp,
+        token: u64,
+        sink: &Arc<dyn AckSink>,
+    ) -> Result<(), AppendError> {
+        self.push(Append { partition, batch, producer: Some(producer) }, token, sink)
+    }
+
+    fn push(&self, append: Append, token: u64, sink: &Arc<dyn AckSink>) -> Result<(), AppendError> {
+        self.check(append.partition, &append.batch)?;
+        let pending = Pending { append, token, sink: sink.clone() };
         self.queue.push(pending, self.core.settings.queue_bytes_max)
+    }
+
+    /// What is known of an idempotent producer in a partition; `None` if it never sent anything, or is forgotten.
+    pub fn producer(&self, partition: u32, id: i64) -> Option<ProducerState> {
+        lock(&self.core.producers).state(partition, id)
+    }
+
+    /// An idempotent producer begins to send to a partition, with an epoch or with the one that it had. A higher one than
+    /// before shuts out the former incarnation at once; a lower one is refused.
+    pub fn begin_producer(
+        &self,
+        partition: u32,
+        id: i64,
+        epoch: Option<i16>,
+    ) -> Result<ProducerState, AppendError> {
+        let partitions = self.partitions();
+        if partition >= partitions {
+            return Err(AppendError::NoPartition { partition, partitions });
+        }
+        lock(&self.core.producers).begin(partition, id, epoch)
     }
 
     /// The same, but waits while the queue is full.
@@ -253,6 +295,7 @@ impl HubLog {
         if let Some(keeper) = threads.keeper.take() {
             let _ = keeper.join();
         }
+        threads.lock = None;
         self.core.closed.store(true, Ordering::Release);
         let waiting = std::mem::take(&mut *lock(&self.core.waiting));
         waiting.into_values().flatten().for_each(std::task::Waker::wake);

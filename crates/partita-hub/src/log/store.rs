@@ -68,14 +68,15 @@ impl Store {
         let begun = content.len() <= StoreRecord::LEN && StoreRecord::decode(&content).is_err();
         let id = if unused && begun && content.iter().all(|byte| *byte == 0) {
             let id = StoreId::generate();
-            make_durable(&*disk, &path, &file, Some(id)).map_err(fail("creating"))?;
+            make_durable(&*disk, &path, &file, id).map_err(fail("creating"))?;
             id
         } else {
             match StoreRecord::decode(&content) {
-                // A first start that was killed may have left it in the page cache only.
-                Ok(record) => make_durable(&*disk, &path, &file, None)
+                // A first start that was killed may have left it in the page cache only, and a failed sync may have
+                // marked it clean there: so it is written again.
+                Ok(record) => make_durable(&*disk, &path, &file, record.store)
                     .map(|()| record.store)
-                    .map_err(fail("syncing"))?,
+                    .map_err(fail("writing"))?,
                 Err(error) => return Err(refusal(error, path)),
             }
         };
@@ -182,13 +183,11 @@ pub(crate) fn hub_numbers(disk: &dyn Disk, path: &Path) -> Result<Vec<u64>, Open
     Ok(ids)
 }
 
-/// Writes the file if it has no content yet, and makes it durable.
-pub(crate) fn make_durable(disk: &dyn Disk, dir: &Path, path: &Path, id: Option<StoreId>) -> io::Result<()> {
-    // The lock is on this very file, so it is written in place; until it is whole nothing else is in the directory.
+/// Writes the file and makes it durable.
+pub(crate) fn make_durable(disk: &dyn Disk, dir: &Path, path: &Path, id: StoreId) -> io::Result<()> {
+    // The lock is on this very file, so it is written in place; it is smaller than what a disk writes at once.
     let file = disk.open(path, Access::Write(WriteMode::Buffered))?;
-    if let Some(id) = id {
-        write_exact(&*file, &StoreRecord::new(id).encode(), 0)?;
-    }
+    write_exact(&*file, &StoreRecord::new(id).encode(), 0)?;
     file.sync()?;
     disk.sync_dir(dir)
 }

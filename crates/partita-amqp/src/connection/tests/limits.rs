@@ -10,6 +10,22 @@ fn options(change: impl FnOnce(&mut Limits)) -> Options {
     options
 }
 
+fn flow() -> Flow {
+    Flow {
+        next_incoming_id: Some(0),
+        incoming_window: 100,
+        next_outgoing_id: 0,
+        outgoing_window: 100,
+        handle: None,
+        delivery_count: None,
+        link_credit: None,
+        available: None,
+        drain: false,
+        echo: false,
+        properties: Vec::new(),
+    }
+}
+
 #[test]
 fn sessions_are_counted() {
     let mut raw = Raw::open(options(|limits| limits.sessions_max = 3));
@@ -103,19 +119,7 @@ fn input_waits_while_the_events_hold_many_bytes() {
 #[test]
 fn input_waits_while_the_peer_does_not_read() {
     let (mut raw, _) = Raw::begun(options(|limits| limits.outbox_bytes_max = 1_000));
-    let echo = Flow {
-        next_incoming_id: Some(0),
-        incoming_window: 100,
-        next_outgoing_id: 0,
-        outgoing_window: 100,
-        handle: None,
-        delivery_count: None,
-        link_credit: None,
-        available: None,
-        drain: false,
-        echo: true,
-        properties: Vec::new(),
-    };
+    let echo = Flow { echo: true, ..flow() };
     for _ in 0..1_000 {
         raw.frame(0, &echo);
     }
@@ -155,6 +159,24 @@ fn a_name_can_be_attached_again_after_its_link() {
             panic!()
         };
     }
+}
+
+#[test]
+fn what_was_detached_or_ended_may_be_so_again() {
+    let (mut raw, _) = Raw::begun(options(|_| {}));
+    raw.attach(0, Attach::sender("s", "hub"));
+    let detach = Detach { handle: 0, closed: true, error: None };
+    raw.frame(0, &detach);
+    assert_eq!((raw.events().len(), raw.frames().len()), (1, 1));
+    raw.frame(0, &detach);
+    raw.frame(0, &Flow { handle: Some(0), echo: true, ..flow() });
+    assert_eq!((raw.events(), raw.frames()), (vec![], vec![]));
+    raw.frame(0, &End { error: None });
+    assert_eq!((raw.events().len(), raw.frames().len()), (1, 1));
+    raw.frame(0, &detach);
+    raw.frame(0, &End { error: None });
+    assert_eq!((raw.events(), raw.frames()), (vec![], vec![]));
+    assert!(raw.server.is_open());
 }
 
 #[test]

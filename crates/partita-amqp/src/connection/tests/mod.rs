@@ -5,6 +5,7 @@ mod flow;
 mod handshake;
 mod limits;
 mod pair;
+mod python;
 mod raw;
 mod time;
 mod violations;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use thiserror::Error;
 use tokio_rustls::rustls;
+pub use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, pem};
 
@@ -39,7 +40,7 @@ pub enum TlsError {
 pub fn server_config(
     chain: Vec<CertificateDer<'static>>,
     key: PrivateKeyDer<'static>,
-) -> Result<Arc<rustls::ServerConfig>, TlsError> {
+) -> Result<Arc<ServerConfig>, TlsError> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = rustls::ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()?
@@ -49,7 +50,7 @@ pub fn server_config(
 }
 
 /// The same, from files in PEM form: the certificate first, then those that lead to its root.
-pub fn server_config_from_files(chain: &Path, key: &Path) -> Result<Arc<rustls::ServerConfig>, TlsError> {
+pub fn server_config_from_files(chain: &Path, key: &Path) -> Result<Arc<ServerConfig>, TlsError> {
     let certificates: Result<Vec<_>, _> = CertificateDer::pem_file_iter(chain).and_then(Iterator::collect);
     let certificates = certificates.map_err(|error| unread("a certificate", chain, error))?;
     if certificates.is_empty() {

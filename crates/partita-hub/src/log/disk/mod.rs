@@ -93,6 +93,11 @@ pub trait DiskFile: Send + Sync + fmt::Debug {
     fn random_access(&self) {}
 }
 
+/// Whether there is no space, rather than anything wrong.
+pub(crate) fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}
+
 /// Writes all of `buf` or fails. A short write is a failure: what of it is durable is not known.
 pub(crate) fn write_exact(file: &dyn DiskFile, buf: &[u8], pos: u64) -> io::Result<()> {
     loop {
@@ -134,7 +139,12 @@ pub(crate) fn read_whole(disk: &dyn Disk, path: &Path) -> io::Result<Vec<u8>> {
 /// Finds out by writing a block whether a directory takes direct writes of the log's block size.
 pub(crate) fn probe(disk: &dyn Disk, dir: &Path) -> io::Result<WriteMode> {
     let path = dir.join("probe.tmp");
-    disk.open(&path, Access::Create)?.allocate(BLOCK as u64)?;
+    let made = disk.open(&path, Access::Create)?.allocate(BLOCK as u64);
+    if made.is_err() {
+        // An empty name on a full disk is in nobody's way, but it is not ours to leave.
+        let _ = disk.remove(&path);
+    }
+    made?;
     let mut block = AlignedBuf::with_capacity(BLOCK);
     block.extend(&[0x5a; BLOCK]);
     let direct = disk
