@@ -4,9 +4,9 @@
 use std::any::Any;
 use std::fmt;
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError, SyncSender};
+use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -33,6 +33,8 @@ pub struct HubLog {
     nudge: Option<SyncSender<()>>,
     threads: Vec<JoinHandle<()>>,
     read_only: Arc<AtomicBool>,
+    /// What the threads have, if there are none.
+    inline: Option<Mutex<(Writer, Housekeeper)>>,
     _lock: Arc<dyn Any + Send + Sync>,
 }
 
@@ -75,8 +77,15 @@ impl HubLog {
             nudge: Some(nudge.clone()),
             threads: Vec::new(),
             read_only: read_only.clone(),
+            inline: None,
             _lock: lock,
         };
+        if core.settings.single_threaded {
+            let mut keeper = Housekeeper::new(core);
+            keeper.step();
+            log.inline = Some(Mutex::new((writer, keeper)));
+            return Ok(log);
+        }
         let keeper_core = core.clone();
         // Before the committer starts, which may need a segment before the keeper runs.
         core.spares.attend(true);
@@ -122,7 +131,35 @@ impl HubLog {
     ) -> Result<(), AppendError> {
         self.check(partition, &batch)?;
         let pending = Pending { partition, batch, token, sink: sink.clone() };
-        self.queue.push(pending, self.core.settings.queue_bytes_max)
+        self.queue.push(pending, self.core.settings.queue_bytes_max)?;
+        self.commit_inline();
+        Ok(())
+    }
+
+    /// Does the committer's work where it has no thread.
+    fn commit_inline(&self) {
+        let Some(inline) = &self.inline else { return };
+        let (writer, keeper) = &mut *lock(inline);
+        committer::drain(&self.queue, writer);
+        if writer.failure().is_some() {
+            self.read_only.store(true, Ordering::Release);
+        }
+        if self.core.spares.missing().is_some() {
+            keeper.step();
+        }
+    }
+
+    /// Does what is due in the background of a log that is [single-threaded](super::Settings::single_threaded), and
+    /// nothing otherwise.
+    pub fn keep_house(&self) {
+        if let Some(inline) = &self.inline {
+            lock(inline).1.step();
+        }
+    }
+
+    /// Whether the log works without threads.
+    pub fn is_single_threaded(&self) -> bool {
+        self.inline.is_some()
     }
 
     /// The same, but waits while the queue is full.

@@ -18,13 +18,14 @@ use crate::log::{ReadError, StoredBatch};
 const READ_BYTES_MAX: usize = 1 << 20;
 const READ_BYTES_MIN: usize = 16 << 10;
 
-type Batches = Vec<StoredBatch>;
+/// The hub's reader, what it has read, and how that went.
+type Read = (HubReader, Vec<StoredBatch>, Result<(), HubReadError>);
 
 /// Where the hub's reader is.
 enum Place {
     Here(HubReader),
     /// On a blocking thread, reading the disk. A read that was dropped meanwhile is taken up by the next.
-    Away(JoinHandle<(HubReader, Batches, Result<(), HubReadError>)>),
+    Away(JoinHandle<Read>),
     /// It failed before.
     Gone,
 }
@@ -91,37 +92,48 @@ impl Reader {
                     if reader.read_cached(self.bytes_max, &mut found)? {
                         self.keep(&found);
                     } else {
-                        self.read_disk();
+                        self.read_disk()?;
                     }
                 }
                 Place::Away(reading) => {
-                    let Ok((reader, found, result)) = reading.await else {
+                    let Ok(read) = reading.await else {
                         // The runtime is shutting down.
                         return Err(ReadError::Closed.into());
                     };
-                    self.place = Place::Here(reader);
-                    self.keep(&found);
-                    match result {
-                        Ok(()) => {}
-                        Err(HubReadError::Log(gone @ ReadError::Gone { first, .. })) => {
-                            self.skip_to(first, &gone)
-                        }
-                        Err(error) => return Err(error),
-                    }
+                    self.take_back(read)?;
                 }
             }
         }
     }
 
-    /// Sends the hub's reader to a blocking thread.
-    fn read_disk(&mut self) {
+    /// Sends the hub's reader to a blocking thread, or reads here if the hub works without threads.
+    fn read_disk(&mut self) -> Result<(), HubReadError> {
         let bytes_max = self.bytes_max;
         if let Place::Here(mut reader) = std::mem::replace(&mut self.place, Place::Gone) {
-            self.place = Place::Away(spawn_blocking(move || {
+            let here = reader.hub().log().is_single_threaded();
+            let read = move || {
                 let mut found = Vec::new();
                 let result = reader.read(bytes_max, &mut found);
                 (reader, found, result)
-            }));
+            };
+            if here {
+                return self.take_back(read());
+            }
+            self.place = Place::Away(spawn_blocking(read));
+        }
+        Ok(())
+    }
+
+    /// Takes the hub's reader back, with what it has read.
+    fn take_back(&mut self, (reader, found, result): Read) -> Result<(), HubReadError> {
+        self.place = Place::Here(reader);
+        self.keep(&found);
+        match result {
+            Err(HubReadError::Log(gone @ ReadError::Gone { first, .. })) => {
+                self.skip_to(first, &gone);
+                Ok(())
+            }
+            other => other,
         }
     }
 
