@@ -95,6 +95,8 @@ pub enum Fault {
     Outage { refuses: bool, time: Duration },
     /// One instance does not reach the store.
     CutOff { instance: usize, time: Duration },
+    /// An instance in a call that cannot be cancelled does not reach the store.
+    CutOffBusy { time: Duration },
     /// The next calls of one kind go wrong in one way.
     Ambush { at: Moment, blow: Blow, hits: u8 },
     /// The store's clock jumps: the records of before look older, or younger.

@@ -79,14 +79,14 @@ pub(crate) struct Fleet<'a> {
 struct Itself {
     oracle: SharedOracle,
     world: World,
-    seed: u64,
+    rng: Mutex<fastrand::Rng>,
 }
 
 impl Subject for Itself {
     type Handler = SimHandler;
 
     fn handler(&self, instance: &InstanceId, partition: &PartitionId) -> SimHandler {
-        let seed = instance.as_str().bytes().fold(self.seed, |seed, byte| seed.rotate_left(7) ^ u64::from(byte));
+        let seed = self.rng.lock().unwrap_or_else(PoisonError::into_inner).u64(..);
         SimHandler::new(self.oracle.clone(), seed, &self.world.plan.setup, instance, partition)
     }
 }
@@ -112,7 +112,8 @@ impl<'a> Fleet<'a> {
             keep_trace: world.keep_trace,
         });
         let subject = world.subject.clone().unwrap_or_else(|| {
-            Arc::new(Itself { oracle: oracle.clone(), world: world.clone(), seed: rng.u64(..) })
+            let rng = Mutex::new(fastrand::Rng::with_seed(rng.u64(..)));
+            Arc::new(Itself { oracle: oracle.clone(), world: world.clone(), rng })
         });
         Self {
             hub: hub(setup.log, setup.partitions, rng.u64(..)),
@@ -262,6 +263,9 @@ impl<'a> Fleet<'a> {
                 let sequence = SequenceNumber(self.hub.end(partition) as i64 - 1);
                 self.produced.push(Produced { partition: PartitionId::from(partition), sequence, body });
             }
+        }
+        if let Some(wrong) = self.hub.complaint() {
+            self.oracle.lock().violate(wrong);
         }
         if self.hub.needs_restart() {
             self.hub_ends(self.power_off_for);

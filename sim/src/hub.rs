@@ -29,6 +29,11 @@ pub(crate) trait SimHub {
         Ok(0)
     }
 
+    /// What is wrong with it, if anything was found.
+    fn complaint(&mut self) -> Option<String> {
+        None
+    }
+
     /// Ends its process, where it has one of its own.
     fn kill(&mut self) {}
 
@@ -114,6 +119,7 @@ mod log {
         partitions: u32,
         /// Per partition: when each acknowledged event was enqueued.
         acknowledged: BTreeMap<u32, Vec<i64>>,
+        wrong: Option<String>,
     }
 
     impl LogHub {
@@ -128,6 +134,7 @@ mod log {
                 broker: None,
                 partitions,
                 acknowledged: BTreeMap::new(),
+                wrong: None,
             };
             hub.start().expect("an empty disk has lost nothing");
             hub
@@ -217,7 +224,16 @@ mod log {
             // What was refused may have come to light after a restart: it was enqueued before.
             times.resize(placed.first_seq as usize, placed.time_ms);
             times.push(placed.time_ms);
+            let first = hub.partition(partition).map(|info| info.first_seq);
+            if first.is_none_or(|first| first > placed.first_seq) || hub.log().size().0 == 0 {
+                let seq = placed.first_seq;
+                self.wrong = Some(format!("L: event {seq} of partition {partition} was acknowledged and is not there"));
+            }
             true
+        }
+
+        fn complaint(&mut self) -> Option<String> {
+            self.wrong.take()
         }
 
         fn end(&self, partition: u32) -> u64 {

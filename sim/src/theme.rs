@@ -49,7 +49,7 @@ themes! {
     Outages "outages" 5: "the store is down while all processes live",
     CutOffs "cut-offs" 4: "instances do not reach the store, or the hub",
     Source "source" 5: "readers fail, strangers read, the hub is out of reach",
-    Handlers "handlers" 5: "handlers are slow, fail, panic and block",
+    Handlers "handlers" 8: "handlers are slow, fail, panic and block",
     Growth "growth" 3: "partitions are added",
     Alone "alone" 3: "one instance by itself",
     Rolling "rolling" 3: "one instance after the other is replaced",
@@ -155,13 +155,20 @@ impl Theme {
                 _ => source(rng),
             }),
             Self::Handlers => {
-                setup.slow_call = rng.bool().then(|| (rng.u16(10..100), millis(rng, 200..9_000)));
-                setup.blocking_call = rng.bool().then(|| (rng.u16(5..40), millis(rng, 200..6_000)));
-                setup.failing_calls = rng.u16(0..300);
-                plan.faults = every(rng, gaps, &mut |rng| match rng.u8(..6) {
+                // One kind of bad handler at a time: each hides the others.
+                let kind = rng.u8(..4);
+                setup.drain_time = millis(rng, 500..12_000);
+                setup.slow_call = (kind == 0).then(|| (rng.u16(10..150), millis(rng, 500..12_000)));
+                setup.blocking_call = (kind == 1).then(|| (rng.u16(2..40), millis(rng, 500..20_000)));
+                setup.failing_calls = if kind == 2 { rng.u16(10..300) } else { 0 };
+                plan.faults = every(rng, gaps, &mut |rng| match rng.u8(..8) {
                     0 => crash(rng),
                     1 => Fault::Freeze { instance: any(rng), time: freeze_time(rng) },
-                    2 => Fault::CutOff { instance: any(rng), time: millis(rng, 3_000..9_000) },
+                    2 if kind == 1 => Fault::CutOffBusy { time: millis(rng, 4_000..7_000) },
+                    2 => Fault::CutOff { instance: any(rng), time: millis(rng, 4_000..8_000) },
+                    3 if kind == 1 => Fault::CutOffBusy { time: millis(rng, 4_000..7_000) },
+                    // Whoever asks for a partition is gone before the owner has drained.
+                    4 => Fault::Ambush { at: Moment::Request, blow: Blow::Crash, hits: 1 },
                     _ => comes_or_goes(rng),
                 });
             }

@@ -22,7 +22,7 @@ impl Fleet<'_> {
         let (mut healed, mut settled) = (None, None);
         loop {
             self.do_what_is_due(Instant::now());
-            self.count_arrivals(&mut settled);
+            self.count_arrivals(calm, &mut settled);
             let alive: BTreeSet<InstanceId> = self.members.keys().cloned().collect();
             let leaving = self.members.iter().find(|(_, member)| member.stop.is_none());
             let unhealed = match leaving {
@@ -104,9 +104,9 @@ impl Fleet<'_> {
     }
 
     /// Counts moves once the membership is what it will be and everybody has seen it.
-    fn count_arrivals(&mut self, settled: &mut Option<(Instant, usize)>) {
+    fn count_arrivals(&mut self, calm: Instant, settled: &mut Option<(Instant, usize)>) {
         let mut oracle = self.oracle.lock();
-        let members = oracle.members().clone();
+        let members = oracle.members(calm).cloned().unwrap_or_default();
         let known: BTreeSet<&InstanceId> = members.iter().map(|member| member.id()).collect();
         let right = known.len() == members.len()
             && known.into_iter().eq(self.members.keys())
@@ -163,7 +163,9 @@ impl Fleet<'_> {
             self.do_what_is_due(Instant::now());
         }
         for _ in 0..20 {
-            self.produce();
+            if self.is_sound() {
+                self.produce();
+            }
         }
         self.catch_up().await
     }

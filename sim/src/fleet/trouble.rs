@@ -114,13 +114,19 @@ impl Fleet<'_> {
                     self.cut_off(&name, time);
                 }
             }
+            Fault::CutOffBusy { time } => {
+                let busy = self.oracle.lock().busy();
+                if let Some(name) = busy {
+                    self.cut_off(&name, time);
+                }
+            }
             Fault::Ambush { at, blow, hits } => {
                 let mut weather = self.weather();
                 weather.ambushes.retain(|(other, _, _)| *other != at);
                 weather.ambushes.push((at, blow, hits));
             }
             Fault::StoreClock { forward, by } => {
-                self.oracle.lock().counts.clock_jumps += 1;
+                self.oracle.lock().clock_jumped();
                 let ms = by.as_millis() as i64;
                 self.weather().jump(if forward { ms } else { -ms });
                 if !forward {

@@ -5,7 +5,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use partita_core::model::{Epoch, Event, InstanceId, PartitionId};
 use tokio::time::Instant;
 
-use super::Oracle;
+use super::{Gap, Oracle};
 
 /// Names a call of a handler.
 pub(crate) type CallId = u64;
@@ -34,9 +34,10 @@ pub(super) struct Open {
 impl Oracle {
     pub(crate) fn opened(&mut self, instance: &InstanceId, partition: &PartitionId, epoch: Epoch) {
         self.note(format_args!("open {instance} {partition} {epoch}"));
-        if let Some((since, good)) = self.unread_since.remove(partition) {
-            let gaps = if good { &mut self.gaps.0 } else { &mut self.gaps.1 };
-            gaps.push(since.elapsed());
+        match self.unread_since.remove(partition) {
+            Some((since, Gap::HandOff)) => self.gaps.0.push(since.elapsed()),
+            Some((since, Gap::Lost)) => self.gaps.1.push(since.elapsed()),
+            _ => {}
         }
         let next = self.checkpointed(partition) + 1;
         let twice = self.open.insert((instance.clone(), partition.clone()), Open { epoch, next });
@@ -56,7 +57,8 @@ impl Oracle {
         self.require(was == Some(epoch), || {
             format!("2: {instance} closed partition {partition} at epoch {epoch}, but had {was:?}")
         });
-        self.unread_since.entry(partition.clone()).or_insert((Instant::now(), good));
+        let why = if good { Gap::Closed } else { Gap::Lost };
+        self.unread_since.entry(partition.clone()).or_insert((Instant::now(), why));
     }
 
     pub(crate) fn call_started(
@@ -104,9 +106,10 @@ impl Oracle {
             format!("1: {instance} starts a call on partition {partition} at epoch {epoch}; the owner is {record}")
         });
         // The call of a process that stood still, or that cannot be cut off, is nobody's fault; a second one in the same
-        // process is.
+        // process is. Nor is one that goes on for the margin of a lease after the store's clock has jumped.
+        let jumped = self.clock_jumped.is_some_and(|at| at.elapsed() <= self.rules.timing.ttl());
         let overlap = self.calls.values().find(|call| {
-            let excused = (call.was_frozen || call.blocks) && call.instance != *instance;
+            let excused = (call.was_frozen || call.blocks || jumped) && call.instance != *instance;
             call.partition == *partition && !excused
         });
         let other = overlap.map(|call| call.instance.clone());
@@ -143,6 +146,11 @@ impl Oracle {
         if let Some(call) = calls.find(|call| call.instance == *instance && call.partition == *partition) {
             call.blocks = true;
         }
+    }
+
+    /// An instance in a call that cannot be cut off.
+    pub(crate) fn busy(&self) -> Option<InstanceId> {
+        self.calls.values().find(|call| call.blocks).map(|call| call.instance.clone())
     }
 
     pub(crate) fn call_ended(&mut self, id: CallId) {

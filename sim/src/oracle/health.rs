@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use partita_core::model::{Incarnation, InstanceId, PartitionId};
+use tokio::time::Instant;
 
 use super::Oracle;
 
@@ -69,9 +70,10 @@ impl Oracle {
         self.arrivals = Some((needed, 0));
     }
 
-    /// Who takes part, as the store has it.
-    pub(crate) fn members(&self) -> &BTreeSet<Incarnation> {
-        &self.live
+    /// Who takes part, as the store has it, if all of them have been heard of since.
+    pub(crate) fn members(&self, since: Instant) -> Option<&BTreeSet<Incarnation>> {
+        let heard = |who: &Incarnation| self.acknowledged.get(who).is_some_and(|sent| *sent >= since);
+        self.live.iter().all(heard).then_some(&self.live)
     }
 
     /// Whether there were more arrivals than balance took.

@@ -55,6 +55,19 @@ pub(crate) struct Rules {
     pub(crate) keep_trace: bool,
 }
 
+/// Why nobody reads a partition.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Gap {
+    /// Its handler was closed, in good order so far.
+    Closed,
+    /// It was handed over.
+    HandOff,
+    /// Its owner was lost.
+    Lost,
+    /// Its owner left.
+    Left,
+}
+
 /// The oracle, shared by everything in a world.
 #[derive(Clone)]
 pub(crate) struct SharedOracle(Arc<Mutex<Oracle>>);
@@ -81,6 +94,8 @@ pub(crate) struct Oracle {
     checkpoints: BTreeMap<PartitionId, CheckpointRecord>,
     live: BTreeSet<Incarnation>,
     dead: BTreeSet<Incarnation>,
+    /// Instances whose process has ended.
+    gone: BTreeSet<InstanceId>,
     /// When the last acknowledged heartbeat of each was sent.
     acknowledged: BTreeMap<Incarnation, Instant>,
     calls: BTreeMap<CallId, Call>,
@@ -97,11 +112,15 @@ pub(crate) struct Oracle {
     opened: BTreeMap<(PartitionId, Epoch), InstanceId>,
     highest_opened: BTreeMap<PartitionId, Epoch>,
     last_move: Instant,
-    /// Since when nobody reads a partition, and whether it was passed on in good order.
-    unread_since: BTreeMap<PartitionId, (Instant, bool)>,
+    /// Since when nobody reads a partition, and why.
+    unread_since: BTreeMap<PartitionId, (Instant, Gap)>,
+    /// Since when there has been an instance that could read.
+    somebody_since: Instant,
     /// How long nobody read a partition that was handed over, and one whose owner was lost.
     pub(crate) gaps: (Vec<Duration>, Vec<Duration>),
     calm: bool,
+    /// When the store's clock last jumped.
+    clock_jumped: Option<Instant>,
     /// Once faults have stopped: the least number of arrivals that balance takes, and those there were.
     arrivals: Option<(usize, usize)>,
 }
@@ -117,6 +136,7 @@ impl Oracle {
             checkpoints: BTreeMap::new(),
             live: BTreeSet::new(),
             dead: BTreeSet::new(),
+            gone: BTreeSet::new(),
             acknowledged: BTreeMap::new(),
             calls: BTreeMap::new(),
             next_call: 0,
@@ -128,8 +148,10 @@ impl Oracle {
             highest_opened: BTreeMap::new(),
             last_move: rules.start,
             unread_since: BTreeMap::new(),
+            somebody_since: rules.start,
             gaps: (Vec::new(), Vec::new()),
             calm: false,
+            clock_jumped: None,
             arrivals: None,
             rules,
         }
@@ -195,14 +217,21 @@ impl Oracle {
         }
     }
 
+    /// The store's clock jumps: who has lapsed may be declared dead before its running calls are cut off.
+    pub(crate) fn clock_jumped(&mut self) {
+        self.counts.clock_jumps += 1;
+        self.clock_jumped = Some(Instant::now());
+    }
+
     pub(crate) fn ended(&mut self, instance: &InstanceId) {
         self.note(format_args!("end {instance}"));
+        self.gone.insert(instance.clone());
         self.calls.retain(|_, call| call.instance != *instance);
         let now = Instant::now();
         let unread = &mut self.unread_since;
         self.open.retain(|(opened, partition), _| {
             if opened == instance {
-                unread.entry(partition.clone()).or_insert((now, false));
+                unread.entry(partition.clone()).or_insert((now, Gap::Lost));
             }
             opened != instance
         });

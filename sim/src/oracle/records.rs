@@ -7,7 +7,7 @@ use partita_core::store::{
 };
 use tokio::time::Instant;
 
-use super::Oracle;
+use super::{Gap, Oracle};
 
 fn name(who: Option<&Incarnation>) -> String {
     who.map_or_else(|| "-".to_owned(), |who| format!("{}/{:04x}", who.id(), who.nonce() as u16))
@@ -27,6 +27,11 @@ impl Oracle {
             InstanceWrite::Register(_) => {
                 self.note(format_args!("register {short}"));
                 self.live.insert(who.clone());
+                if self.members_here() == 1 {
+                    // Nobody was there who could have read.
+                    self.unread_since.clear();
+                    self.somebody_since = Instant::now();
+                }
             }
             InstanceWrite::Beat { .. } => {}
             InstanceWrite::Bury { .. } | InstanceWrite::BuryAbsent { .. } => {
@@ -49,6 +54,11 @@ impl Oracle {
             let risen = self.dead.contains(&who);
             self.require(!risen, || format!("7: {short} was dead and is live"));
         }
+    }
+
+    /// How many of those that the store takes for live really are.
+    fn members_here(&self) -> usize {
+        self.live.iter().filter(|who| !self.gone.contains(who.id())).count()
     }
 
     /// A reply arrived at the instance.
@@ -104,10 +114,18 @@ impl Oracle {
         let (epoch, reason) = (ownership.epoch, ownership.reason);
         self.note(format_args!("move {partition} {from} > {to} {epoch} {reason}"));
         self.check_still(|| format!("partition {partition} moved from {from} to {to}"));
-        let good = matches!(reason, MoveReason::HandedOff | MoveReason::Released);
-        let unread = self.unread_since.entry(partition.clone()).or_insert((self.last_move, good));
-        // An owner that was lost is not made good by what happens after.
-        unread.1 &= good || ownership.reason == MoveReason::Claimed;
+        // Nobody reads since the owner was last heard of, if it was lost.
+        let heard = old_owner.filter(|_| reason == MoveReason::TakenFromDead);
+        let heard = heard.and_then(|owner| self.acknowledged.get(owner)).copied();
+        let since = heard.map_or(self.last_move, |heard| heard.max(self.somebody_since));
+        let unread = self.unread_since.entry(partition.clone()).or_insert((since, Gap::Closed));
+        unread.1 = match (reason, unread.1) {
+            (MoveReason::HandedOff, Gap::Closed) => Gap::HandOff,
+            (MoveReason::TakenFromDead, _) => Gap::Lost,
+            // An owner that was lost is not made good by what happens after.
+            (MoveReason::Claimed, why) => why,
+            _ => Gap::Left,
+        };
         let counter = match reason {
             MoveReason::Claimed => &mut self.counts.claims,
             MoveReason::HandedOff => &mut self.counts.handoffs,
