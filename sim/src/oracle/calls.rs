@@ -181,6 +181,16 @@ impl Oracle {
         });
     }
 
+    /// A handler says that everything up to here was handled.
+    pub(super) fn declared(&mut self, partition: &PartitionId, last: i64) {
+        let (first, beyond) = self.handled.entry(partition.clone()).or_default();
+        *first = (*first).max(last + 1);
+        *beyond = beyond.split_off(first);
+        while beyond.remove(first) {
+            *first += 1;
+        }
+    }
+
     pub(crate) fn call_failed(&mut self, id: CallId) {
         if let Some(call) = self.calls.remove(&id) {
             self.counts.failed_calls += 1;

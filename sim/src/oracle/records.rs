@@ -217,6 +217,9 @@ impl Oracle {
         self.require(last.sequence.0 >= before, || {
             format!("3: the checkpoint of partition {partition} fell from {before} to {}", last.sequence)
         });
+        if self.rules.declared {
+            self.declared(partition, last.sequence.0);
+        }
         let first_unhandled = self.first_unhandled(partition);
         let declared = self.rules.declared;
         self.require(declared || last.sequence.0 < first_unhandled, || {

@@ -180,6 +180,7 @@ impl Native {
 
     pub(super) fn on_beat_failed(&mut self, now: Tick, error: StoreError, out: &mut Vec<Effect>) {
         self.me.busy = false;
+        self.lease.disturb();
         let at = self.me.retry.failed(now, self.config.timing.cycle(), &mut self.rng);
         self.beat_at(at);
         Self::report(None, Operation::Heartbeat, error, out);
