@@ -149,8 +149,10 @@ impl<'a> Fleet<'a> {
         let mut next_event = self.start;
         while Instant::now() < calm_at && self.is_sound() {
             let fault_at = faults.peek().map_or(calm_at, |(at, _)| self.start + *at).min(calm_at);
-            let deed_at = self.agenda.iter().map(|(at, _)| *at).chain(self.thieves.iter().map(|(at, _)| *at)).min();
-            let wake = [Some(fault_at), deed_at, Some(next_event)].into_iter().flatten().min().unwrap_or(calm_at);
+            let deed_at =
+                self.agenda.iter().map(|(at, _)| *at).chain(self.thieves.iter().map(|(at, _)| *at)).min();
+            let wake =
+                [Some(fault_at), deed_at, Some(next_event)].into_iter().flatten().min().unwrap_or(calm_at);
             tokio::select! {
                 biased;
                 () = self.ordered.notified() => {}
@@ -280,13 +282,17 @@ impl<'a> Fleet<'a> {
         let process = Process::new(self.start, &mut self.rng);
         let (link, cut_until) =
             Link::new(Arc::clone(&self.store), name.clone(), Arc::clone(&self.weather), self.oracle.clone());
-        let source =
-            SourceLink { hub: self.hub.source(), instance: name.clone(), weather: self.source_weather.clone() };
+        let source = SourceLink {
+            hub: self.hub.source(),
+            instance: name.clone(),
+            weather: self.source_weather.clone(),
+        };
         let pace = match setup.pace.and_then(NonZeroUsize::new) {
             Some(limit) => Pace::Balanced(limit),
             None => Pace::Greedy,
         };
-        let retry = FailurePolicy::Retry { first: Duration::from_millis(50), longest: Duration::from_secs(1) };
+        let retry =
+            FailurePolicy::Retry { first: Duration::from_millis(50), longest: Duration::from_secs(1) };
         let builder = Processor::builder(source, link)
             .instance_id(name.clone())
             .runtime(process.clone())

@@ -129,7 +129,8 @@ impl Handler for SimHandler {
     }
 
     async fn events(&mut self, _: &[Event], _: &Context) -> HandlerResult {
-        let blocks = self.setup.blocking_call.and_then(|(per_mille, most)| self.happens(per_mille).then_some(most));
+        let blocks =
+            self.setup.blocking_call.and_then(|(per_mille, most)| self.happens(per_mille).then_some(most));
         if let Some(most) = blocks {
             let time = self.draw(most);
             self.oracle.lock().call_blocks(&self.instance, &self.partition);

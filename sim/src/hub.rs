@@ -227,7 +227,9 @@ mod log {
             let first = hub.partition(partition).map(|info| info.first_seq);
             if first.is_none_or(|first| first > placed.first_seq) || hub.log().size().0 == 0 {
                 let seq = placed.first_seq;
-                self.wrong = Some(format!("L: event {seq} of partition {partition} was acknowledged and is not there"));
+                self.wrong = Some(format!(
+                    "L: event {seq} of partition {partition} was acknowledged and is not there"
+                ));
             }
             true
         }

@@ -66,7 +66,12 @@ fn main() -> io::Result<ExitCode> {
     report(&args, theme, &summary, &mut out)
 }
 
-fn report(args: &Args, theme: Option<Theme>, summary: &Summary, out: &mut impl Write) -> io::Result<ExitCode> {
+fn report(
+    args: &Args,
+    theme: Option<Theme>,
+    summary: &Summary,
+    out: &mut impl Write,
+) -> io::Result<ExitCode> {
     for (seed, failure) in &summary.failures {
         writeln!(out, "seed {seed}: {failure}")?;
     }
@@ -148,7 +153,10 @@ mod planted {
     use super::*;
 
     pub(super) fn hunt(_: &Args, _: &str, _: Option<Theme>, out: &mut impl Write) -> io::Result<ExitCode> {
-        writeln!(out, "this build has no planted bugs: cargo run --release -p partita-sim --features planted -- ...")?;
+        writeln!(
+            out,
+            "this build has no planted bugs: cargo run --release -p partita-sim --features planted -- ..."
+        )?;
         Ok(ExitCode::from(2))
     }
 }
@@ -162,8 +170,14 @@ mod planted {
 
     use super::*;
 
-    pub(super) fn hunt(args: &Args, name: &str, theme: Option<Theme>, out: &mut impl Write) -> io::Result<ExitCode> {
-        let bugs: Vec<Bug> = Bug::ALL.iter().copied().filter(|bug| name == "all" || bug.name() == name).collect();
+    pub(super) fn hunt(
+        args: &Args,
+        name: &str,
+        theme: Option<Theme>,
+        out: &mut impl Write,
+    ) -> io::Result<ExitCode> {
+        let bugs: Vec<Bug> =
+            Bug::ALL.iter().copied().filter(|bug| name == "all" || bug.name() == name).collect();
         if bugs.is_empty() {
             for bug in Bug::ALL {
                 writeln!(out, "{:<26} {}", bug.name(), bug.what())?;
@@ -180,13 +194,20 @@ mod planted {
             return Ok(ExitCode::SUCCESS);
         }
         let seeds = if args.count > 1 { args.count } else { 1_000 };
-        let mut table = String::from("| bug | seed | world | invariant that found it |\n| --- | ---: | --- | --- |\n");
+        let mut table =
+            String::from("| bug | seed | world | invariant that found it |\n| --- | ---: | --- | --- |\n");
         let mut missed = 0;
         for bug in bugs {
             match planted::hunt(bug, seeds, args.jobs) {
                 Some(found) => {
                     let theme = found.theme.map_or("", Theme::name);
-                    writeln!(out, "found  {:<26} seed {:>4} ({theme}): {}", bug.name(), found.seed, found.what)?;
+                    writeln!(
+                        out,
+                        "found  {:<26} seed {:>4} ({theme}): {}",
+                        bug.name(),
+                        found.seed,
+                        found.what
+                    )?;
                     // A string takes it all.
                     let _ = writeln!(table, "| {} | {} | {theme} | {} |", bug.what(), found.seed, found.what);
                 }

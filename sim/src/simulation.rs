@@ -47,7 +47,11 @@ pub struct Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let theme = self.theme.map_or("its own", Theme::name);
-        write!(f, "seed {} ({theme}): {}; {} of {} seeds failed", self.seed, self.what, self.failed, self.seeds)
+        write!(
+            f,
+            "seed {} ({theme}): {}; {} of {} seeds failed",
+            self.seed, self.what, self.failed, self.seeds
+        )
     }
 }
 
@@ -90,13 +94,21 @@ impl Simulation {
     pub fn run(mut self) -> Result<Summary, Failure> {
         let count = self.seeds.end.saturating_sub(self.seeds.start);
         let first: Mutex<Option<Report>> = Mutex::new(None);
-        let summary = run_all(self.seeds.start, count, self.jobs, |seed| self.world(seed), |report| {
-            let mut first = first.lock().unwrap_or_else(PoisonError::into_inner);
-            if report.failure().is_some() && first.as_ref().is_none_or(|known| report.seed < known.seed) {
-                *first = Some(report.clone());
-            }
-        });
-        let Some(report) = first.into_inner().unwrap_or_else(PoisonError::into_inner) else { return Ok(summary) };
+        let summary = run_all(
+            self.seeds.start,
+            count,
+            self.jobs,
+            |seed| self.world(seed),
+            |report| {
+                let mut first = first.lock().unwrap_or_else(PoisonError::into_inner);
+                if report.failure().is_some() && first.as_ref().is_none_or(|known| report.seed < known.seed) {
+                    *first = Some(report.clone());
+                }
+            },
+        );
+        let Some(report) = first.into_inner().unwrap_or_else(PoisonError::into_inner) else {
+            return Ok(summary);
+        };
         self.trace = true;
         let trace = self.world(report.seed).run().trace;
         let what = report.failure().unwrap_or_default();

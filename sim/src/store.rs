@@ -8,7 +8,8 @@ use futures_util::future::BoxFuture;
 use partita_core::model::{Incarnation, InstanceId, Scope};
 use partita_core::store::{
     CheckpointOutcome, CheckpointRecord, CheckpointStore, CheckpointWrite, GroupView, InstanceOutcome,
-    InstanceWrite, MoveReason, MoveRecord, OwnershipOutcome, OwnershipWrite, StoreError, StoreProperties, StoreResult,
+    InstanceWrite, MoveReason, MoveRecord, OwnershipOutcome, OwnershipWrite, StoreError, StoreProperties,
+    StoreResult,
 };
 use tokio::sync::{Notify, oneshot};
 use tokio::time::{Instant, sleep, sleep_until};

@@ -114,8 +114,14 @@ impl Summary {
             ("failed".to_owned(), grouped(self.failures.len() as u64)),
             ("simulated hours".to_owned(), format!("{:.1}", self.simulated.as_secs_f64() / 3_600.0)),
             ("seeds per second".to_owned(), format!("{:.0}", self.seeds_per_second())),
-            ("events handled again per 1,000 hand-offs, planned moves only".to_owned(), per_thousand(self.planned)),
-            ("events handled again per 1,000 hand-offs, all worlds with all their faults".to_owned(), per_thousand(all)),
+            (
+                "events handled again per 1,000 hand-offs, planned moves only".to_owned(),
+                per_thousand(self.planned),
+            ),
+            (
+                "events handled again per 1,000 hand-offs, all worlds with all their faults".to_owned(),
+                per_thousand(all),
+            ),
             ("hand-off, nobody reads: p50 / p99, planned moves only".to_owned(), gap(&self.handoff_gaps)),
             ("owner lost, nobody reads: p50 / p99, crashes only".to_owned(), gap(&self.failover_gaps)),
         ];

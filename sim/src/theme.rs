@@ -80,7 +80,8 @@ impl Theme {
     pub fn plan(self, rng: &mut Rng) -> Plan {
         let mut setup = Setup::draw(rng);
         let length = seconds(rng, 20..45);
-        let mut plan = Plan { faults: Vec::new(), calm_at: length, still_from: None, once: false, setup: setup.clone() };
+        let mut plan =
+            Plan { faults: Vec::new(), calm_at: length, still_from: None, once: false, setup: setup.clone() };
         let (first, gaps) = (millis(rng, 500..6_000), 300..7_000);
         let every = |rng: &mut Rng, gaps: Range<u64>, fault: &mut dyn FnMut(&mut Rng) -> Fault| {
             let (mut at, mut faults) = (first, Vec::new());
@@ -99,38 +100,55 @@ impl Theme {
                 plan.once = true;
                 plan.faults = every(rng, gaps, &mut comes_or_goes);
             }
-            Self::Crashes => plan.faults = every(rng, gaps, &mut |rng| {
-                if rng.u8(..4) == 0 { comes_or_goes(rng) } else { crash(rng) }
-            }),
-            Self::Freezes => plan.faults = every(rng, 500..6_000, &mut |rng| match rng.u8(..8) {
-                0 => comes_or_goes(rng),
-                1..=4 => Fault::Freeze { instance: any(rng), time: freeze_time(rng) },
-                _ => {
-                    let at = [Moment::Beat, Moment::Beat, Moment::Claim, Moment::Checkpoint, Moment::View];
-                    Fault::Ambush { at: rng.choice(at).unwrap_or(Moment::Beat), blow: freeze_blow(rng), hits: 1 }
-                }
-            }),
-            Self::Answers => plan.faults = every(rng, 300..4_000, &mut |rng| match rng.u8(..6) {
-                0 => crash(rng),
-                1 | 2 => comes_or_goes(rng),
-                3 => ambush(rng),
-                _ => Fault::Loss { percent: rng.u8(5..70), time: millis(rng, 200..6_000) },
-            }),
-            Self::Ambushes => plan.faults = every(rng, 200..3_000, &mut |rng| match rng.u8(..8) {
-                0 => crash(rng),
-                1..=3 => comes_or_goes(rng),
-                _ => ambush(rng),
-            }),
-            Self::Errors => plan.faults = every(rng, gaps, &mut |rng| match rng.u8(..4) {
-                0 => crash(rng),
-                1 => comes_or_goes(rng),
-                _ => Fault::Errors { percent: rng.u8(5..90), time: millis(rng, 200..8_000) },
-            }),
-            Self::Latency => plan.faults = every(rng, gaps, &mut |rng| match rng.u8(..4) {
-                0 => crash(rng),
-                1 => comes_or_goes(rng),
-                _ => Fault::Latency { most: millis(rng, 100..8_000), time: millis(rng, 500..9_000) },
-            }),
+            Self::Crashes => {
+                plan.faults = every(rng, gaps, &mut |rng| {
+                    if rng.u8(..4) == 0 { comes_or_goes(rng) } else { crash(rng) }
+                })
+            }
+            Self::Freezes => {
+                plan.faults = every(rng, 500..6_000, &mut |rng| match rng.u8(..8) {
+                    0 => comes_or_goes(rng),
+                    1..=4 => Fault::Freeze { instance: any(rng), time: freeze_time(rng) },
+                    _ => {
+                        let at =
+                            [Moment::Beat, Moment::Beat, Moment::Claim, Moment::Checkpoint, Moment::View];
+                        Fault::Ambush {
+                            at: rng.choice(at).unwrap_or(Moment::Beat),
+                            blow: freeze_blow(rng),
+                            hits: 1,
+                        }
+                    }
+                })
+            }
+            Self::Answers => {
+                plan.faults = every(rng, 300..4_000, &mut |rng| match rng.u8(..6) {
+                    0 => crash(rng),
+                    1 | 2 => comes_or_goes(rng),
+                    3 => ambush(rng),
+                    _ => Fault::Loss { percent: rng.u8(5..70), time: millis(rng, 200..6_000) },
+                })
+            }
+            Self::Ambushes => {
+                plan.faults = every(rng, 200..3_000, &mut |rng| match rng.u8(..8) {
+                    0 => crash(rng),
+                    1..=3 => comes_or_goes(rng),
+                    _ => ambush(rng),
+                })
+            }
+            Self::Errors => {
+                plan.faults = every(rng, gaps, &mut |rng| match rng.u8(..4) {
+                    0 => crash(rng),
+                    1 => comes_or_goes(rng),
+                    _ => Fault::Errors { percent: rng.u8(5..90), time: millis(rng, 200..8_000) },
+                })
+            }
+            Self::Latency => {
+                plan.faults = every(rng, gaps, &mut |rng| match rng.u8(..4) {
+                    0 => crash(rng),
+                    1 => comes_or_goes(rng),
+                    _ => Fault::Latency { most: millis(rng, 100..8_000), time: millis(rng, 500..9_000) },
+                })
+            }
             Self::Outages => {
                 setup.blocking_call = None;
                 setup.failing_calls = 0;
@@ -144,16 +162,20 @@ impl Theme {
                     at += time + millis(rng, 100..12_000);
                 }
             }
-            Self::CutOffs => plan.faults = every(rng, gaps, &mut |rng| match rng.u8(..5) {
-                0 => comes_or_goes(rng),
-                1 => Fault::SourceCutOff { instance: any(rng), time: millis(rng, 100..12_000) },
-                _ => Fault::CutOff { instance: any(rng), time: millis(rng, 100..12_000) },
-            }),
-            Self::Source => plan.faults = every(rng, 300..4_000, &mut |rng| match rng.u8(..7) {
-                0 => comes_or_goes(rng),
-                1 => crash(rng),
-                _ => source(rng),
-            }),
+            Self::CutOffs => {
+                plan.faults = every(rng, gaps, &mut |rng| match rng.u8(..5) {
+                    0 => comes_or_goes(rng),
+                    1 => Fault::SourceCutOff { instance: any(rng), time: millis(rng, 100..12_000) },
+                    _ => Fault::CutOff { instance: any(rng), time: millis(rng, 100..12_000) },
+                })
+            }
+            Self::Source => {
+                plan.faults = every(rng, 300..4_000, &mut |rng| match rng.u8(..7) {
+                    0 => comes_or_goes(rng),
+                    1 => crash(rng),
+                    _ => source(rng),
+                })
+            }
             Self::Handlers => {
                 // One kind of bad handler at a time: each hides the others.
                 let kind = rng.u8(..4);
@@ -172,11 +194,13 @@ impl Theme {
                     _ => comes_or_goes(rng),
                 });
             }
-            Self::Growth => plan.faults = every(rng, 1_000..7_000, &mut |rng| match rng.u8(..4) {
-                0 => crash(rng),
-                1 => comes_or_goes(rng),
-                _ => Fault::Grow { count: rng.u32(1..=3) },
-            }),
+            Self::Growth => {
+                plan.faults = every(rng, 1_000..7_000, &mut |rng| match rng.u8(..4) {
+                    0 => crash(rng),
+                    1 => comes_or_goes(rng),
+                    _ => Fault::Grow { count: rng.u32(1..=3) },
+                })
+            }
             Self::Alone => {
                 setup.instances = 1;
                 plan.faults = every(rng, gaps, &mut |rng| match rng.u8(..6) {
@@ -189,13 +213,19 @@ impl Theme {
                 });
             }
             Self::Rolling => plan.faults = rolling(rng, &setup, length),
-            Self::Clocks => plan.faults = every(rng, gaps, &mut |rng| match rng.u8(..6) {
-                0 => crash(rng),
-                1 => comes_or_goes(rng),
-                2 => Fault::CutOff { instance: any(rng), time: millis(rng, 100..4_000) },
-                3 => Fault::WallClock { instance: any(rng), forward: rng.bool(), by: seconds(rng, 1..100_000) },
-                _ => store_clock(rng),
-            }),
+            Self::Clocks => {
+                plan.faults = every(rng, gaps, &mut |rng| match rng.u8(..6) {
+                    0 => crash(rng),
+                    1 => comes_or_goes(rng),
+                    2 => Fault::CutOff { instance: any(rng), time: millis(rng, 100..4_000) },
+                    3 => Fault::WallClock {
+                        instance: any(rng),
+                        forward: rng.bool(),
+                        by: seconds(rng, 1..100_000),
+                    },
+                    _ => store_clock(rng),
+                })
+            }
             Self::Log => {
                 setup.log = true;
                 plan.faults = every(rng, 500..5_000, &mut |rng| match rng.u8(..10) {
@@ -269,7 +299,10 @@ fn source(rng: &mut Rng) -> Fault {
         2 | 3 => Fault::Theft { partition: any(rng), time: millis(rng, 50..4_000) },
         _ => {
             let kinds = [ReaderFault::Retriable, ReaderFault::OwnershipLost, ReaderFault::Fatal];
-            Fault::ReaderFails { partition: any(rng), kind: rng.choice(kinds).unwrap_or(ReaderFault::Retriable) }
+            Fault::ReaderFails {
+                partition: any(rng),
+                kind: rng.choice(kinds).unwrap_or(ReaderFault::Retriable),
+            }
         }
     }
 }

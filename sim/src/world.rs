@@ -74,7 +74,11 @@ pub struct World {
 
 impl fmt::Debug for World {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("World").field("seed", &self.seed).field("theme", &self.theme).field("plan", &self.plan).finish()
+        f.debug_struct("World")
+            .field("seed", &self.seed)
+            .field("theme", &self.theme)
+            .field("plan", &self.plan)
+            .finish()
     }
 }
 

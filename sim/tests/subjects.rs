@@ -9,8 +9,8 @@ use partita_core::handler::{Context, Handler, HandlerResult};
 use partita_core::model::{Event, InstanceId, PartitionId, Scope};
 use partita_core::processor::Checkpoint;
 use partita_core::store::{
-    CheckpointOutcome, CheckpointRecord, CheckpointStore, CheckpointWrite, GroupView, InstanceOutcome, InstanceWrite,
-    MemoryStore, MoveRecord, OwnershipOutcome, OwnershipWrite, StoreProperties, StoreResult,
+    CheckpointOutcome, CheckpointRecord, CheckpointStore, CheckpointWrite, GroupView, InstanceOutcome,
+    InstanceWrite, MemoryStore, MoveRecord, OwnershipOutcome, OwnershipWrite, StoreProperties, StoreResult,
 };
 use partita_sim::{Produced, Simulation, Subject, Theme};
 
@@ -136,7 +136,8 @@ fn a_store_that_does_not_compare_is_found() {
     let simulate = |careless| {
         let make = move || {
             let memory = MemoryStore::new();
-            let store: Arc<dyn CheckpointStore> = if careless { Arc::new(Careless(memory)) } else { Arc::new(memory) };
+            let store: Arc<dyn CheckpointStore> =
+                if careless { Arc::new(Careless(memory)) } else { Arc::new(memory) };
             Recording { store: Some(store), ..Recording::default() }
         };
         Simulation::new(make).theme(Theme::Crashes).seeds(0..30)

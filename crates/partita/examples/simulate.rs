@@ -66,7 +66,11 @@ impl Subject for Recording {
     fn check(&self, produced: &[Produced]) -> Result<(), String> {
         let rows = self.database.0.lock().unwrap_or_else(PoisonError::into_inner);
         let missing = produced.iter().filter(|event| !rows.contains(&event.body)).count();
-        if missing == 0 { Ok(()) } else { Err(format!("{missing} of {} events are not recorded", produced.len())) }
+        if missing == 0 {
+            Ok(())
+        } else {
+            Err(format!("{missing} of {} events are not recorded", produced.len()))
+        }
     }
 }
 

@@ -39,7 +39,8 @@ impl Fleet<'_> {
                 let mut oracle = self.oracle.lock();
                 match unhealed {
                     Some(unhealed) => {
-                        oracle.violate(format!("8: not healed {bound:?} after the faults stopped: {unhealed}"));
+                        oracle
+                            .violate(format!("8: not healed {bound:?} after the faults stopped: {unhealed}"));
                     }
                     None => oracle.check_arrivals(),
                 }

@@ -51,7 +51,13 @@ impl Oracle {
     }
 
     /// A handler hears that it is over, or is gone.
-    pub(crate) fn closed(&mut self, instance: &InstanceId, partition: &PartitionId, epoch: Epoch, good: bool) {
+    pub(crate) fn closed(
+        &mut self,
+        instance: &InstanceId,
+        partition: &PartitionId,
+        epoch: Epoch,
+        good: bool,
+    ) {
         self.note(format_args!("close {instance} {partition} {epoch}"));
         let was = self.open.remove(&(instance.clone(), partition.clone())).map(|open| open.epoch);
         self.require(was == Some(epoch), || {
@@ -75,7 +81,9 @@ impl Oracle {
         self.check_may_start(instance, partition, epoch);
         let in_order =
             events.windows(2).all(|pair| pair[1].sequence_number().0 == pair[0].sequence_number().0 + 1);
-        self.require(in_order, || format!("4: events of partition {partition} are out of order or have gaps"));
+        self.require(in_order, || {
+            format!("4: events of partition {partition} are out of order or have gaps")
+        });
         let expected = self.open.get(&(instance.clone(), partition.clone())).map(|open| open.next);
         let declared = self.rules.declared || events.is_empty();
         self.require(declared || expected == Some(first), || {
@@ -99,11 +107,14 @@ impl Oracle {
     /// Only the owner starts calls, and only while no other call of the partition runs.
     fn check_may_start(&mut self, instance: &InstanceId, partition: &PartitionId, epoch: Epoch) {
         let owner = self.ownerships.get(partition);
-        let owns = owner
-            .is_some_and(|o| o.owner.as_ref().is_some_and(|owner| owner.id() == instance) && o.epoch == epoch);
+        let owns = owner.is_some_and(|o| {
+            o.owner.as_ref().is_some_and(|owner| owner.id() == instance) && o.epoch == epoch
+        });
         let record = owner.map(|o| format!("{:?} at {}", o.owner, o.epoch)).unwrap_or_default();
         self.require(owns, || {
-            format!("1: {instance} starts a call on partition {partition} at epoch {epoch}; the owner is {record}")
+            format!(
+                "1: {instance} starts a call on partition {partition} at epoch {epoch}; the owner is {record}"
+            )
         });
         // The call of a process that stood still, or that cannot be cut off, is nobody's fault; a second one in the same
         // process is. Nor is one that goes on for the margin of a lease after the store's clock has jumped.
@@ -136,7 +147,9 @@ impl Oracle {
             }
             contents[index] = content;
         }
-        self.require(changed.is_none(), || format!("4: event {changed:?} of partition {partition} has changed"));
+        self.require(changed.is_none(), || {
+            format!("4: event {changed:?} of partition {partition} has changed")
+        });
     }
 
     /// The call cannot be cut off.
@@ -165,6 +178,8 @@ impl Oracle {
         while beyond.remove(first) {
             *first += 1;
         }
+        // Declared handled in the call itself: that is not twice.
+        let duplicates = if self.rules.declared { 0 } else { duplicates };
         self.counts.events_handled += (call.last - call.first + 1).unsigned_abs();
         self.counts.duplicates += duplicates;
         let last = self.handled_last.entry(call.partition.clone()).or_insert((call.epoch, call.last));

@@ -34,7 +34,10 @@ impl Oracle {
             }
             let open = self.open.get(&(owner.id().clone(), partition.clone())).map(|open| open.epoch);
             if open != Some(ownership.epoch) {
-                return Some(format!("{owner} has not opened partition {partition} at epoch {}", ownership.epoch));
+                return Some(format!(
+                    "{owner} has not opened partition {partition} at epoch {}",
+                    ownership.epoch
+                ));
             }
             *counts.entry(owner.id()).or_default() += 1;
         }
@@ -52,7 +55,8 @@ impl Oracle {
         let (mut held, mut needed): (BTreeMap<&Incarnation, usize>, usize) = (BTreeMap::new(), 0);
         for number in 0..partitions {
             let ownership = self.ownerships.get(&PartitionId::from(number));
-            let owner = ownership.and_then(|known| known.owner.as_ref()).filter(|owner| members.contains(owner));
+            let owner =
+                ownership.and_then(|known| known.owner.as_ref()).filter(|owner| members.contains(owner));
             let next = ownership.and_then(|known| known.next.as_ref()).filter(|next| members.contains(next));
             needed += usize::from(next.is_some() || owner.is_none());
             if let Some(holder) = next.or(owner) {

@@ -2,8 +2,8 @@
 
 use partita_core::model::{Epoch, Incarnation, PartitionId, StreamPosition};
 use partita_core::store::{
-    CheckpointOutcome, CheckpointWrite, InstanceOutcome, InstanceState, InstanceWrite, MoveReason, Op, Ownership,
-    OwnershipOutcome, OwnershipWrite, Resume,
+    CheckpointOutcome, CheckpointWrite, InstanceOutcome, InstanceState, InstanceWrite, MoveReason, Op,
+    Ownership, OwnershipOutcome, OwnershipWrite, Resume,
 };
 use tokio::time::Instant;
 
@@ -41,7 +41,9 @@ impl Oracle {
                 if let Some(sent) = self.acknowledged.get(&who) {
                     let (age, least) = (sent.elapsed(), self.rules.timing.lease());
                     self.require(age >= least, || {
-                        format!("7: {short} was buried {age:?} after its last acknowledged heartbeat was sent")
+                        format!(
+                            "7: {short} was buried {age:?} after its last acknowledged heartbeat was sent"
+                        )
                     });
                 }
             }
@@ -62,7 +64,12 @@ impl Oracle {
     }
 
     /// A reply arrived at the instance.
-    pub(crate) fn instance_answered(&mut self, write: &InstanceWrite, outcome: &InstanceOutcome, sent: Instant) {
+    pub(crate) fn instance_answered(
+        &mut self,
+        write: &InstanceWrite,
+        outcome: &InstanceOutcome,
+        sent: Instant,
+    ) {
         let own = matches!(write, InstanceWrite::Register(_) | InstanceWrite::Beat { .. });
         if own && matches!(outcome, InstanceOutcome::Applied(_)) {
             self.acknowledged.insert(write.incarnation().clone(), sent);
@@ -80,7 +87,9 @@ impl Oracle {
             let next = name(ownership.next.as_ref());
             self.note(format_args!("next {partition} {next} {} by {}", ownership.epoch, by.id()));
             self.counts.retakes += u64::from(ownership.epoch > old_epoch);
-            self.require(ownership.epoch >= old_epoch, || format!("5: the epoch of partition {partition} fell"));
+            self.require(ownership.epoch >= old_epoch, || {
+                format!("5: the epoch of partition {partition} fell")
+            });
         } else {
             self.moved(partition, old_owner.as_ref(), old_epoch, ownership, by);
         }
@@ -91,7 +100,9 @@ impl Oracle {
             if let Some((epoch, last, _)) = &part.last {
                 // The last checkpoint of the former owner is part of the step: judged by the former record.
                 let owner = old_owner.as_ref() == Some(by) && old_epoch == *epoch;
-                self.require(owner, || format!("3: {by} checkpointed partition {partition} without owning it"));
+                self.require(owner, || {
+                    format!("3: {by} checkpointed partition {partition} without owning it")
+                });
                 self.check_position(partition, last);
             }
             self.checkpoints.insert(partition.clone(), record.clone());
@@ -200,14 +211,17 @@ impl Oracle {
     fn check_owner(&mut self, partition: &PartitionId, epoch: Epoch, op: &Op) {
         if self.rules.atomic {
             let known = self.ownerships.get(partition);
-            let owner = known.is_some_and(|known| known.owner.as_ref() == Some(&op.by) && known.epoch == epoch);
+            let owner =
+                known.is_some_and(|known| known.owner.as_ref() == Some(&op.by) && known.epoch == epoch);
             self.require(owner, || {
                 format!("3: {} checkpointed partition {partition} at epoch {epoch} without owning it", op.by)
             });
         } else {
             let highest = self.highest_opened.get(partition).copied().unwrap_or_default();
             self.require(epoch >= highest, || {
-                format!("3: a checkpoint of partition {partition} at epoch {epoch} after {highest} was opened")
+                format!(
+                    "3: a checkpoint of partition {partition} at epoch {epoch} after {highest} was opened"
+                )
             });
         }
     }

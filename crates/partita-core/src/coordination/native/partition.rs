@@ -146,7 +146,9 @@ impl Native {
                 let refused = now < slot.refused_until;
                 next.filter(|next| refused || !self.group.can_take(next, partition)).map(|_| WriteKind::Clear)
             }
-            Pump::Drained { .. } if slot.checkpoint.is_pending() && !planted!(TransferBeforeCheckpoint) => None,
+            Pump::Drained { .. } if slot.checkpoint.is_pending() && !planted!(TransferBeforeCheckpoint) => {
+                None
+            }
             Pump::Draining { .. } if !planted!(ReleaseBeforeDrain) => None,
             Pump::Drained { .. } | Pump::Draining { .. } => {
                 let next = slot.known.as_ref().and_then(|known| known.next.as_ref());
