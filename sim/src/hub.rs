@@ -144,6 +144,8 @@ mod log {
             let start = self.start;
             let mut settings = Settings::new(1);
             settings.single_threaded = true;
+            // Few, so that segments can be small.
+            settings.producers_max = 16;
             settings.segment_bytes_first = 16 << 10;
             settings.segment_bytes_max = 32 << 10;
             settings.batch_bytes_max = 4 << 10;

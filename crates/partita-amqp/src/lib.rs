@@ -1,6 +1,10 @@
 //! AMQP 1.0 without I/O: bytes in, values and messages out, and back. Files follow the chapters of the standard.
 //!
 //! - [`types`]: the type system (part 1).
+//! - [`frame`], [`performative`]: the transport (part 2): frames, and what stands in them.
+//! - [`sasl`]: who connects (part 5.3).
+//! - [`connection`]: connection, sessions and links of either role as one state machine.
+//! - `driver` (feature `tokio`): a connection on a stream. All else knows no socket, runtime or clock.
 //! - [`message`]: the sections of a message (part 3.2).
 //! - [`event`]: an event as a message, the way Event Hubs writes it. It is here and not in the hub because a hub and a
 //!   client of one need the same.
@@ -9,6 +13,12 @@
 //! the first. Whatever the bytes are, decoding ends in a value or an error: depth and number of values are bounded, and
 //! nothing is set aside for a length that the input does not have.
 
+pub mod connection;
+#[cfg(feature = "tokio")]
+pub mod driver;
 pub mod event;
+pub mod frame;
 pub mod message;
+pub mod performative;
+pub mod sasl;
 pub mod types;

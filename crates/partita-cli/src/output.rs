@@ -51,6 +51,13 @@ impl Out {
         sink.flush()
     }
 
+    /// Writes a piece of a line.
+    pub(crate) fn part(&mut self, text: &str) -> io::Result<()> {
+        let Some(sink) = &mut self.sink else { return Ok(()) };
+        sink.write_all(text.as_bytes())?;
+        sink.flush()
+    }
+
     pub(crate) fn paint(&self, tone: Tone, text: &str) -> String {
         if self.colour { format!("\x1b[{}m{text}\x1b[0m", tone.code()) } else { text.to_owned() }
     }

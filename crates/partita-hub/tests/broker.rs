@@ -10,7 +10,9 @@ use partita_hub::broker::{
     Attach, AttachError, Broker, BrokerError, Hub, HubOptions, HubReadError, HubReader, Refused, Route,
     partition_of,
 };
-use partita_hub::log::{Ack, AckSink, EncodedBatch, ReadError, StoredBatch};
+use partita_hub::log::{
+    Ack, AckSink, AppendError, EncodedBatch, ProducerStamp, ProducerState, ReadError, StoredBatch,
+};
 
 fn broker(dir: &tempfile::TempDir) -> Broker {
     Broker::open(dir.path().join("data")).expect("opens").0
@@ -89,7 +91,7 @@ fn batches_go_where_they_are_sent() {
     assert_eq!(send(&telemetry, Route::Key("house-17"), "x"), partition_of("house-17", 16));
     let turns: Vec<u32> = (0..3).map(|_| send(&telemetry, Route::RoundRobin, "x")).collect();
     assert_eq!(turns, [0, 1, 2]);
-    let (acks, answers) = mpsc::channel::<Ack>();
+    let (acks, answers) = mpsc::sync_channel::<Ack>(64);
     let sink: Arc<dyn AckSink> = Arc::new(acks);
     let partition = telemetry
         .send(Route::RoundRobin, EncodedBatch::of(&["y"]).expect("valid"), 42, &sink)
@@ -152,4 +154,40 @@ fn an_epoch_reader_sends_the_others_away_also_while_they_wait() {
     assert!(telemetry.attach(attach(0, Position::Latest)).is_err(), "the second one is still there");
     drop(second);
     telemetry.attach(attach(0, Position::Latest)).expect("free again");
+}
+
+#[test]
+fn an_idempotent_producer_sends_once_whatever_it_repeats_and_comes_back_after_a_restart() {
+    let dir = tempfile::tempdir().expect("dir");
+    let first = broker(&dir);
+    let telemetry = hub(&first, 2);
+    let (sender, answers) = mpsc::sync_channel::<Ack>(64);
+    let sink: Arc<dyn AckSink> = Arc::new(sender);
+    let send = |hub: &Hub, epoch, sequence, token| {
+        let batch = EncodedBatch::of(&["a", "b", "c"]).expect("valid");
+        let stamp = ProducerStamp { id: 11, epoch, sequence };
+        hub.send_idempotent(Route::Partition(1), batch, stamp, token, &sink).expect("queued");
+        let answer = answers.recv_timeout(Duration::from_secs(20)).expect("answered");
+        assert_eq!(answer.token, token);
+        answer.outcome
+    };
+    let began = telemetry.begin_producer(1, 11, None).expect("new");
+    assert_eq!(began, ProducerState { epoch: 0, last_sequence: None });
+    let placed = send(&telemetry, 0, 1, 1).expect("new");
+    assert_eq!(send(&telemetry, 0, 1, 2), Ok(placed));
+    assert_eq!(send(&telemetry, 0, 7, 3), Err(AppendError::OutOfOrder { id: 11, expected: 4, found: 7 }));
+    assert!(telemetry.begin_producer(2, 11, None).is_err(), "no such partition");
+    drop((telemetry, first));
+
+    let second = broker(&dir);
+    let telemetry = second.hub("telemetry").expect("there");
+    let known = ProducerState { epoch: 0, last_sequence: Some(3) };
+    assert_eq!(telemetry.producer_state(1, 11), Some(known));
+    assert_eq!(telemetry.begin_producer(1, 11, Some(0)), Ok(known));
+    assert_eq!(send(&telemetry, 0, 1, 4), Ok(placed));
+    // Another incarnation takes over before it has sent anything.
+    telemetry.begin_producer(1, 11, Some(1)).expect("higher");
+    assert_eq!(send(&telemetry, 0, 4, 5), Err(AppendError::ProducerStolen { id: 11, epoch: 1 }));
+    assert_eq!(send(&telemetry, 1, 1, 6).expect("new").first_seq, 3);
+    assert_eq!(telemetry.partition(1).expect("there").next_seq, 6);
 }

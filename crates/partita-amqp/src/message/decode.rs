@@ -55,7 +55,7 @@ pub fn decode(bytes: &Bytes) -> Result<Message, MessageError> {
     Ok(message)
 }
 
-fn header(fields: &[Value]) -> Result<Header, DecodeError> {
+pub(super) fn header(fields: &[Value]) -> Result<Header, DecodeError> {
     let mut header = Header::default();
     for (at, field) in fields.iter().enumerate() {
         match (at, field) {

@@ -2,6 +2,7 @@
 
 mod decode;
 mod encode;
+mod raw;
 #[cfg(test)]
 mod tests;
 
@@ -10,6 +11,7 @@ pub use decode::decode;
 pub use encode::encode;
 pub(crate) use encode::{body, map_section};
 use partita_core::model::{Body, Value};
+pub use raw::{RawContent, RawSection, Sections};
 use thiserror::Error;
 
 use crate::types::DecodeError;

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::types::encode_list;
+use crate::types::{Checker, encode_list};
 
 fn map() -> impl Strategy<Value = Option<Map>> {
     let pair = (any::<u64>().prop_map(Value::from), crate_value());
@@ -64,7 +64,36 @@ fn encoded(message: &Message) -> Bytes {
     out.into()
 }
 
+/// The sections one by one, and the whole decoded, of the same bytes.
+fn agree(bytes: &Bytes) -> Result<(), TestCaseError> {
+    let mut sections = Sections::new(Checker::new(bytes));
+    let looked = loop {
+        match sections.next() {
+            Ok(None) if sections.has_body() => break Ok(()),
+            Ok(None) => break Err(MessageError::NoBody),
+            Ok(Some(_)) => {}
+            Err(error) => break Err(error),
+        }
+    };
+    prop_assert_eq!(looked, decode(bytes).map(|_| ()), "{:x?}", bytes);
+    Ok(())
+}
+
 proptest! {
+    #[test]
+    fn sections_are_let_pass_if_the_message_decodes(
+        message in message(), at in any::<usize>(), with in any::<u8>(), cut in 0..20_usize,
+    ) {
+        let mut bytes = Vec::new();
+        encode(&message, &mut bytes).expect("encodes");
+        agree(&bytes.clone().into())?;
+        let at = at % bytes.len();
+        bytes[at] = with;
+        agree(&bytes.clone().into())?;
+        bytes.truncate(bytes.len().saturating_sub(cut));
+        agree(&bytes.into())?;
+    }
+
     #[test]
     fn messages_come_back(message in message()) {
         prop_assert_eq!(Message::decode(&encoded(&message)), Ok(message));

@@ -29,6 +29,27 @@ impl<'a> Decoder<'a> {
         Self { input, rest: input, depth: 0, values_left: VALUES_MAX }
     }
 
+    /// Begins at the start of `rest`, which lies within `input`, and makes no more than so many values.
+    pub(crate) fn within(input: &'a Bytes, rest: &'a [u8], values_max: usize) -> Self {
+        Self { input, rest, depth: 0, values_left: values_max }
+    }
+
+    /// What was not read yet.
+    pub(crate) fn rest(&self) -> &'a [u8] {
+        self.rest
+    }
+
+    /// Reads on within these bytes of the input alone.
+    #[inline]
+    pub(super) fn narrowed(&self, rest: &'a [u8]) -> Self {
+        Self { input: self.input, rest, depth: self.depth, values_left: self.values_left }
+    }
+
+    /// Bytes of the input, shared.
+    pub(super) fn share(&self, bytes: &'a [u8]) -> Bytes {
+        self.input.slice_ref(bytes)
+    }
+
     /// Whether all was read.
     pub fn is_empty(&self) -> bool {
         self.rest.is_empty()
@@ -41,16 +62,22 @@ impl<'a> Decoder<'a> {
     }
 
     /// The descriptor of the next value where it is an unsigned number, as those of the standard are.
+    #[inline]
     pub fn descriptor(&mut self) -> Result<u64, DecodeError> {
+        // The usual form, before the general one.
+        if let [code::DESCRIBED, code::ULONG_8, number, rest @ ..] = self.rest {
+            self.rest = rest;
+            return Ok((*number).into());
+        }
         if self.byte()? != code::DESCRIBED {
             return Err(DecodeError::Expected("described value"));
         }
         match self.value()? {
             Value::Ulong(number) => Ok(number),
             // The standard gives each of its descriptors a name, too.
-            Value::Symbol(name) => {
-                crate::message::descriptor_of(&name).ok_or(DecodeError::Expected("known descriptor"))
-            }
+            Value::Symbol(name) => crate::message::descriptor_of(&name)
+                .or_else(|| crate::performative::descriptor_of(&name))
+                .ok_or(DecodeError::Expected("known descriptor")),
             _ => Err(DecodeError::Expected("descriptor")),
         }
     }
@@ -218,28 +245,39 @@ impl<'a> Decoder<'a> {
         Ok(out)
     }
 
-    fn variable(&mut self, wide: bool) -> Result<&'a [u8], DecodeError> {
+    #[inline]
+    pub(super) fn variable(&mut self, wide: bool) -> Result<&'a [u8], DecodeError> {
         let len = if wide { self.u32()? as usize } else { self.byte()?.into() };
+        #[cfg(partita_planted_length)]
+        if wide {
+            let (taken, rest) = self.rest.split_at(len);
+            self.rest = rest;
+            return Ok(taken);
+        }
         self.take(len)
     }
 
-    fn take(&mut self, len: usize) -> Result<&'a [u8], DecodeError> {
+    #[inline]
+    pub(super) fn take(&mut self, len: usize) -> Result<&'a [u8], DecodeError> {
         let (taken, rest) = self.rest.split_at_checked(len).ok_or(DecodeError::Truncated)?;
         self.rest = rest;
         Ok(taken)
     }
 
-    fn array<const N: usize>(&mut self) -> Result<[u8; N], DecodeError> {
+    #[inline]
+    pub(super) fn array<const N: usize>(&mut self) -> Result<[u8; N], DecodeError> {
         let (taken, rest) = self.rest.split_first_chunk().ok_or(DecodeError::Truncated)?;
         self.rest = rest;
         Ok(*taken)
     }
 
-    fn byte(&mut self) -> Result<u8, DecodeError> {
+    #[inline]
+    pub(super) fn byte(&mut self) -> Result<u8, DecodeError> {
         self.array().map(|[byte]| byte)
     }
 
-    fn u32(&mut self) -> Result<u32, DecodeError> {
+    #[inline]
+    pub(super) fn u32(&mut self) -> Result<u32, DecodeError> {
         self.array().map(u32::from_be_bytes)
     }
 }

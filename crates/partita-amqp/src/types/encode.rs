@@ -54,7 +54,7 @@ pub(super) fn encode_at(value: &Value, out: &mut Vec<u8>, depth: usize) -> Resul
         Value::Timestamp(time) => put(code::TIMESTAMP, &time.0.to_be_bytes()),
         Value::Uuid(bits) => put(code::UUID, &bits.to_be_bytes()),
         Value::Binary(bytes) => binary(bytes, out)?,
-        Value::String(text) => variable(code::STRING_8, code::STRING_32, text.as_bytes(), out)?,
+        Value::String(string) => text(string, out)?,
         Value::Symbol(text) => symbol(text, out)?,
         Value::List(values) => list(values, out, depth)?,
         Value::Map(pairs) => compound((code::MAP_8, code::MAP_32), pairs.len() * 2, out, |out| {
@@ -100,6 +100,11 @@ fn list(values: &[Value], out: &mut Vec<u8>, depth: usize) -> Result<(), EncodeE
 /// Appends a binary.
 pub(crate) fn binary(bytes: &[u8], out: &mut Vec<u8>) -> Result<(), EncodeError> {
     variable(code::BINARY_8, code::BINARY_32, bytes, out)
+}
+
+/// Appends a string.
+pub(crate) fn text(text: &str, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+    variable(code::STRING_8, code::STRING_32, text.as_bytes(), out)
 }
 
 /// Appends a symbol.

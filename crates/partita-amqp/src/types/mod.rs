@@ -1,15 +1,21 @@
 //! The type system: every width is read, the shortest is written.
 
 mod array;
-mod code;
+mod check;
+pub(crate) mod code;
 mod decode;
 mod encode;
+mod fields;
+mod symbol;
 #[cfg(test)]
 mod tests;
 
+pub use check::{Checker, RawMap, text_of};
 pub use decode::Decoder;
-pub(crate) use encode::{binary, compound, smallulong_descriptor, symbol};
+pub(crate) use encode::{binary, compound, smallulong_descriptor, symbol, text};
 pub use encode::{encode, encode_list};
+pub(crate) use fields::Fields;
+pub use symbol::Symbol;
 use thiserror::Error;
 
 /// How deep lists, maps, arrays and described values may lie in one another.
@@ -43,6 +49,9 @@ pub enum DecodeError {
     /// Another kind of value belongs here.
     #[error("a {0} belongs here")]
     Expected(&'static str),
+    /// A field that has no default is not there.
+    #[error("the field {0} is missing")]
+    Missing(&'static str),
 }
 
 /// Why a value cannot be written as AMQP.

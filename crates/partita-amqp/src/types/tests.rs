@@ -57,7 +57,34 @@ fn decoded(bytes: &'static [u8]) -> Result<Value, DecodeError> {
     Ok(value)
 }
 
+/// The checker and the decoder, on the same bytes.
+fn agree(bytes: &Bytes) -> Result<(), TestCaseError> {
+    let (mut decoder, mut checker) = (Decoder::new(bytes), Checker::new(bytes));
+    let decoded = decoder.value().map(|_| ());
+    prop_assert_eq!(checker.value().map(|_| ()), decoded, "{:x?}", bytes);
+    if decoded.is_ok() {
+        prop_assert_eq!(checker.is_empty(), decoder.is_empty());
+    }
+    Ok(())
+}
+
 proptest! {
+    #[test]
+    fn checking_and_decoding_agree(value in any_value(), at in any::<usize>(), with in any::<u8>(), cut in 0..40_usize) {
+        let mut bytes = encoded(&value).to_vec();
+        agree(&bytes.clone().into())?;
+        let at = at % bytes.len();
+        bytes[at] = with;
+        agree(&bytes.clone().into())?;
+        bytes.truncate(bytes.len().saturating_sub(cut));
+        agree(&bytes.into())?;
+    }
+
+    #[test]
+    fn checking_and_decoding_agree_on_noise(bytes in prop::collection::vec(any::<u8>(), 0..60)) {
+        agree(&bytes.into())?;
+    }
+
     #[test]
     fn values_come_back(value in any_value()) {
         let bytes = encoded(&value);

@@ -5,13 +5,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use futures_util::future::try_join_all;
-use partita::{Context, Event, InstanceId, MemoryHub, Processor, ProcessorError, ProcessorHandle};
+use partita::{Context, Event, EventSource, InstanceId, Processor, ProcessorError, ProcessorHandle};
 use tokio::task::JoinSet;
 
+use super::journal::{Journal, instance};
 use super::ledger::Ledger;
 use super::moves::LoggedStore;
 use super::process::Process;
 use super::sensors;
+use super::world::World;
 
 /// How many errors wait to be shown; more are only counted by who reads the log.
 const PROBLEMS_MAX: usize = 64;
@@ -36,8 +38,9 @@ pub(crate) struct Left {
 /// What the members share.
 #[derive(Clone)]
 struct Common {
-    hub: MemoryHub,
+    source: Arc<dyn EventSource>,
     store: LoggedStore,
+    journal: Option<Arc<Journal>>,
     ledger: Arc<Ledger>,
     problems: Arc<Mutex<VecDeque<ProcessorError>>>,
 }
@@ -53,14 +56,16 @@ pub(crate) struct Fleet {
 }
 
 impl Fleet {
-    pub(crate) fn new(hub: MemoryHub, store: LoggedStore, ledger: Arc<Ledger>, seed: u64) -> Self {
+    /// None yet; `started` are the processors of former runs, whose names are not used again.
+    pub(crate) fn new(world: &World, store: LoggedStore, ledger: Arc<Ledger>, seed: u64) -> Self {
+        let (source, journal) = (world.hub.source(), world.journal.clone());
         Self {
-            common: Common { hub, store, ledger, problems: Arc::default() },
+            common: Common { source, store, journal, ledger, problems: Arc::default() },
             seeds: fastrand::Rng::with_seed(seed),
             members: Vec::new(),
             leaving: JoinSet::new(),
             crashed: BTreeSet::new(),
-            started: 0,
+            started: world.former.started,
         }
     }
 
@@ -69,10 +74,12 @@ impl Fleet {
         let starts: Vec<_> = (0..count)
             .map(|_| {
                 self.started += 1;
-                let id = InstanceId::new(format!("home-{}", self.started));
-                start(self.common.clone(), id, self.seeds.u64(..))
+                start(self.common.clone(), instance(self.started), self.seeds.u64(..))
             })
             .collect();
+        if let Some(journal) = &self.common.journal {
+            journal.started(self.started);
+        }
         let new = try_join_all(starts).await?;
         let ids = new.iter().map(|member| member.id.clone()).collect();
         self.members.extend(new);
@@ -87,6 +94,9 @@ impl Fleet {
             .map_err(|error| format!("could not kill {id}: {error}"))?;
         // Dropped last: as long as anything of it runs, a handle that goes would ask for a release.
         drop(handle);
+        if let Some(journal) = &self.common.journal {
+            journal.crashed(&id);
+        }
         self.crashed.insert(id.clone());
         Ok(id)
     }
@@ -142,9 +152,9 @@ impl Fleet {
 async fn start(common: Common, id: InstanceId, seed: u64) -> Result<Member, String> {
     let failed = |error: &dyn std::error::Error| format!("{id} does not start: {error}");
     let process = Process::new(id.as_str(), seed).map_err(|error| failed(&error))?;
-    let Common { hub, store, ledger, problems } = common;
+    let Common { source, store, ledger, problems, .. } = common;
     let store_log = store.log.clone();
-    let processor = Processor::builder(hub.source(), store)
+    let processor = Processor::builder_dyn(source, Arc::new(store))
         .instance_id(id.clone())
         .runtime(process.runtime())
         .hooks(store_log)

@@ -2,9 +2,10 @@
 //! one span, so a long run costs no more memory than a short one.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use super::journal::{Former, Journal};
 use partita::{Context, Epoch, Event, InstanceId, PartitionId, SequenceNumber, Timestamp};
 
 /// A call that handled one event.
@@ -21,6 +22,10 @@ pub(crate) struct Call {
 /// Consecutive events handled by one instance at one epoch.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Span {
+    /// Which run of the demo on this directory, from 1.
+    pub(crate) run: u32,
+    /// Its place in the journal, as long as it may grow.
+    pub(crate) slot: Option<u64>,
     pub(crate) first: i64,
     pub(crate) last: i64,
     pub(crate) instance: InstanceId,
@@ -35,20 +40,23 @@ pub(crate) struct Span {
 
 /// The spans of one partition, in the order of handling.
 #[derive(Debug, Default)]
-pub(crate) struct Page(Vec<Span>);
+pub(crate) struct Page {
+    spans: Vec<Span>,
+    /// Events before this one were handled before anything was written down.
+    since: i64,
+}
 
 impl Page {
-    pub(crate) fn add(&mut self, instance: &InstanceId, call: &Call) {
-        match self.0.last_mut() {
-            Some(span)
-                if span.epoch == call.epoch
-                    && call.sequence == span.last + 1
-                    && span.instance == *instance =>
-            {
-                span.last = call.sequence;
-                span.ended = call.ended;
-            }
-            _ => self.0.push(Span {
+    /// Adds a call; the span that it made or extended.
+    pub(crate) fn add(&mut self, run: u32, instance: &InstanceId, call: &Call) -> (&mut Span, bool) {
+        let extends = self.spans.last().is_some_and(|span| {
+            (span.run, span.epoch, span.last + 1) == (run, call.epoch, call.sequence)
+                && span.instance == *instance
+        });
+        if !extends {
+            self.spans.push(Span {
+                run,
+                slot: None,
                 first: call.sequence,
                 last: call.sequence,
                 instance: instance.clone(),
@@ -56,17 +64,22 @@ impl Page {
                 enqueued: call.enqueued,
                 begun: call.begun,
                 ended: call.ended,
-            }),
+            });
         }
+        let span = self.spans.last_mut().expect("one was pushed if there was none");
+        span.last = call.sequence;
+        span.ended = call.ended;
+        (span, !extends)
     }
 
     pub(crate) fn spans(&self) -> &[Span] {
-        &self.0
+        &self.spans
     }
 
     /// The sequence number after the highest one handled.
     fn end(&self) -> u64 {
-        self.0.iter().map(|span| u64::try_from(span.last + 1).unwrap_or(0)).max().unwrap_or(0)
+        let end = self.spans.iter().map(|span| span.last + 1).max().unwrap_or(0);
+        u64::try_from(end.max(self.since)).unwrap_or(0)
     }
 }
 
@@ -74,13 +87,24 @@ impl Page {
 #[derive(Debug)]
 pub(crate) struct Ledger {
     start: Instant,
+    run: u32,
+    journal: Option<Arc<Journal>>,
     pages: Vec<Mutex<Page>>,
     calls: AtomicU64,
 }
 
 impl Ledger {
-    pub(crate) fn new(start: Instant, partitions: usize) -> Self {
-        Self { start, pages: (0..partitions).map(|_| Mutex::default()).collect(), calls: AtomicU64::new(0) }
+    /// Goes on where former runs ended.
+    pub(crate) fn new(start: Instant, former: &Former, journal: Option<Arc<Journal>>) -> Self {
+        let spans = former.spans.iter().cloned().chain(std::iter::repeat_with(Vec::new));
+        let page = |(since, spans): (&i64, Vec<Span>)| Mutex::new(Page { spans, since: *since });
+        let pages = former.since.iter().zip(spans).map(page).collect();
+        Self { start, run: former.runs + 1, journal, pages, calls: AtomicU64::new(0) }
+    }
+
+    /// Which run this is, from 1.
+    pub(crate) fn run(&self) -> u32 {
+        self.run
     }
 
     /// Time since the beginning of the run.
@@ -93,7 +117,16 @@ impl Ledger {
         let SequenceNumber(sequence) = event.sequence_number();
         let call =
             Call { sequence, epoch: cx.epoch(), enqueued: event.enqueued_time(), begun, ended: self.now() };
-        self.page(number_of(cx.partition())).add(cx.instance(), &call);
+        let partition = number_of(cx.partition());
+        let mut page = self.page(partition);
+        let (span, is_new) = page.add(self.run, cx.instance(), &call);
+        // Before the call ends, so that nothing is checkpointed that is not written down.
+        match (&self.journal, span.slot) {
+            (Some(journal), Some(slot)) if !is_new => journal.extend(slot, span.last),
+            (Some(journal), _) => span.slot = Some(journal.span(partition, span)),
+            (None, _) => {}
+        }
+        drop(page);
         self.calls.fetch_add(1, Ordering::Relaxed);
     }
 
@@ -119,7 +152,7 @@ impl Ledger {
 
 /// The demo's partitions are numbered.
 pub(crate) fn number_of(partition: &PartitionId) -> usize {
-    partition.as_str().parse().expect("a hub in memory numbers its partitions")
+    partition.as_str().parse().expect("the demo's hubs number their partitions")
 }
 
 #[cfg(test)]
@@ -141,8 +174,10 @@ mod tests {
     fn consecutive_calls_of_one_owner_are_one_span() {
         let mut page = Page::default();
         let (a, b) = (InstanceId::new("a"), InstanceId::new("b"));
-        (0..100).for_each(|n| page.add(&a, &call(n, 1, n as u64)));
-        page.add(&b, &call(100, 2, 200));
+        for n in 0..100 {
+            page.add(1, &a, &call(n, 1, n as u64));
+        }
+        page.add(1, &b, &call(100, 2, 200));
         let [first, second] = page.spans() else { panic!("{page:?}") };
         assert_eq!(
             (first.first, first.last, first.begun.as_millis(), first.ended.as_millis()),
@@ -156,15 +191,18 @@ mod tests {
     fn a_step_back_and_a_step_over_begin_a_new_span() {
         let mut page = Page::default();
         let a = InstanceId::new("a");
-        [0, 1, 1, 2, 5].into_iter().for_each(|n| page.add(&a, &call(n, 1, 0)));
+        for n in [0, 1, 1, 2, 5] {
+            page.add(1, &a, &call(n, 1, 0));
+        }
         let ranges: Vec<(i64, i64)> = page.spans().iter().map(|span| (span.first, span.last)).collect();
         assert_eq!(ranges, [(0, 1), (1, 2), (5, 5)]);
     }
 
     #[test]
     fn lag_is_what_lies_behind_the_furthest_event_handled() {
-        let ledger = Ledger::new(Instant::now(), 2);
-        ledger.page(0).add(&InstanceId::new("a"), &call(6, 1, 0));
-        assert_eq!(ledger.lag([10, 4]), 3 + 4);
+        let former = Former { since: vec![0, 1], ..Former::default() };
+        let ledger = Ledger::new(Instant::now(), &former, None);
+        ledger.page(0).add(1, &InstanceId::new("a"), &call(6, 1, 0));
+        assert_eq!(ledger.lag([10, 4]), 3 + 3);
     }
 }

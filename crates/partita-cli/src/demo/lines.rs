@@ -9,6 +9,7 @@ use super::Plan;
 use super::fleet::Left;
 use super::moves::Move;
 use super::script::{Action, Time};
+use super::world::World;
 use crate::output::{Out, Tone, counted, grouped};
 
 /// More owners than fit in a line are summed up.
@@ -39,18 +40,33 @@ pub(crate) struct Owner {
 pub(crate) struct Lines(pub(crate) Out);
 
 impl Lines {
-    pub(crate) fn header(&mut self, plan: &Plan) -> io::Result<()> {
+    pub(crate) fn header(&mut self, plan: &Plan, world: &World) -> io::Result<()> {
         let title = format!(
             "Partita demo: {} of home-sensor events, {} a second in {}.",
             Time(plan.length),
             grouped(u64::from(plan.rate)),
-            counted(u64::from(plan.partitions), "partition"),
+            counted(world.hub.partitions() as u64, "partition"),
         );
         self.0.line(&self.0.paint(Tone::Strong, &title))?;
+        let first = world.former.started + 1;
         self.0.line(&match plan.processors {
-            1 => "One processor, home-1, handles them.".to_owned(),
-            n => format!("{n} processors, home-1 to home-{n}, share them."),
+            1 => format!("One processor, home-{first}, handles them."),
+            n => format!("{n} processors, home-{first} to home-{}, share them.", first + n - 1),
         })?;
+        match &world.path {
+            None => self.0.line("Events and checkpoints are in memory: nothing is left of them.")?,
+            Some(path) => {
+                self.0.line(&format!("Events and checkpoints are in {}", path.display()))?;
+                self.0.line("on disk: another start resumes there. Remove the directory to start over.")?;
+            }
+        }
+        if world.former.runs > 0 {
+            let text = format!("resuming: {} behind", counted(world.behind, "event"));
+            self.0.line(&self.0.paint(Tone::Act, &text))?;
+        }
+        if world.former.crashed_last {
+            self.0.line("The last run was killed: its processors count as dead after their ttl.")?;
+        }
         let steps: Vec<String> = plan
             .script
             .steps()
@@ -115,7 +131,7 @@ impl Lines {
         self.0.line(&format!("{}  {text}", stamp(at)))
     }
 
-    fn problem(&mut self, at: Duration, text: &str) -> io::Result<()> {
+    pub(crate) fn problem(&mut self, at: Duration, text: &str) -> io::Result<()> {
         let text = self.0.paint(Tone::Bad, text);
         self.note(at, &text)
     }
@@ -183,7 +199,7 @@ fn describe(group: &[&Move]) -> String {
     numbers.sort_unstable();
     let mut named = 0;
     for run in numbers.chunk_by(|a, b| a + 1 == *b) {
-        if text.len() >= MOVE_WIDTH_MAX {
+        if named > 0 && text.len() >= MOVE_WIDTH_MAX {
             return format!("{text} +{}", numbers.len() - named);
         }
         match run {

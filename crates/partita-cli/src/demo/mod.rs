@@ -1,8 +1,9 @@
-//! `partita demo`: a stream in memory, a few processors, and a script of what happens to them; then the count.
+//! `partita demo`: a stream, a few processors, and a script of what happens to them; then the count.
 
 mod duplicates;
 mod fleet;
 mod gaps;
+mod journal;
 mod ledger;
 mod lines;
 mod moves;
@@ -14,17 +15,23 @@ mod script;
 mod sensors;
 #[cfg(test)]
 mod testing;
+mod world;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use self::lines::Lines;
 use self::script::{Script, Step, Time, parse_time};
+use self::world::Place;
 use crate::Failure;
 use crate::output::{Out, grouped};
 
-/// The hub keeps all events in memory until they were counted again.
+/// All events of a run are kept until they were counted again.
 const EVENTS_MAX: u64 = 10_000_000;
+
+/// How many partitions a new hub has unless told otherwise.
+const PARTITIONS: u32 = 16;
 
 /// What is counted, for `--help`.
 const COUNTED: &str = "\
@@ -43,7 +50,11 @@ consumer group of its own, and the counts come from it:
                          the n moves with an event waiting when the new owner
                          opened the partition
   failover_gap_ms        the same for partitions of a processor that crashed
-  events_per_second      processed, from the first call to the last
+  events_per_second      handled, from the first call to the last
+
+On a directory with events of former runs, those of events (the first five)
+cover all runs, the others this one. Each run writes down what it handled, so
+a demo that was killed is counted with the next one.
 
 Exit code: 0 if nothing was lost or duplicated by a hand-off, 1 if something
 was, nothing was produced or the run failed, 2 if the command line cannot be
@@ -51,8 +62,9 @@ carried out.";
 
 /// Shows processors that share a stream: one joins, one is killed, one leaves, and no event is lost.
 ///
-/// Homes with motion, door, window and glass-break sensors report to a hub in memory. Processors, each with its own
-/// threads, share its partitions through a store in memory. A script adds, kills and removes some of them.
+/// Homes with motion, door, window and glass-break sensors report to the hub in the box. Processors, each with its own
+/// threads, share its partitions through an SQLite database. A script adds, kills and removes some of them. Hub and
+/// database are in a directory, and another start resumes where this one ended.
 #[derive(clap::Args, Debug)]
 #[command(after_long_help = COUNTED)]
 pub(crate) struct Args {
@@ -68,9 +80,19 @@ pub(crate) struct Args {
     #[arg(long = "at", value_name = "TIME=ACTION")]
     steps: Vec<Step>,
 
-    /// Partitions of the hub
-    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=1_024))]
-    partitions: u32,
+    /// Partitions of the hub [default: 16, or as many as the directory has]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_024))]
+    partitions: Option<u32>,
+
+    /// Where events and checkpoints are kept; made if it is not there
+    ///
+    /// [default: partita-demo in the current directory, or if that is in use partita-demo-2 and so on]
+    #[arg(long, value_name = "DIR", conflicts_with = "memory")]
+    data: Option<PathBuf>,
+
+    /// Keeps everything in memory, and nothing after the end
+    #[arg(long)]
+    memory: bool,
 
     /// Processors to start with
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=32))]
@@ -98,7 +120,8 @@ pub(crate) struct Args {
 pub(crate) struct Plan {
     pub(crate) length: Duration,
     pub(crate) script: Script,
-    pub(crate) partitions: u32,
+    pub(crate) partitions: Option<u32>,
+    pub(crate) place: Place,
     pub(crate) processors: u32,
     pub(crate) rate: u32,
     pub(crate) seed: u64,
@@ -113,7 +136,7 @@ impl Plan {
         let events = length.as_secs_f64() * f64::from(rate);
         if events > EVENTS_MAX as f64 {
             return Err(format!(
-                "--for {} with --rate {rate} makes {} events, and the hub in memory takes {}: choose a shorter \
+                "--for {} with --rate {rate} makes {} events, and the demo takes {}: choose a shorter \
                  --for or a lower --rate",
                 Time(length),
                 grouped(events as u64),
@@ -122,7 +145,12 @@ impl Plan {
         }
         let steps = if args.steps.is_empty() { Script::usual(length) } else { args.steps.clone() };
         let script = Script::new(steps, length, processors)?;
-        Ok(Self { length, script, partitions, processors, rate, seed })
+        let place = match (&args.data, args.memory) {
+            (_, true) => Place::Memory,
+            (Some(path), false) => Place::Directory(path.clone()),
+            (None, false) => Place::Default,
+        };
+        Ok(Self { length, script, partitions, place, processors, rate, seed })
     }
 }
 
@@ -146,7 +174,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, Failure> {
         let json = serde_json::to_string(&result.report).map_err(|error| Failure::Run(error.to_string()))?;
         out.line(&json)?;
     } else {
-        result.report.print(&result.moves, &result.spans, &mut out)?;
+        result.report.print(result.former, &result.moves, &result.spans, &mut out)?;
     }
     match result.doubts {
         Some(doubts) => Err(Failure::Run(doubts)),
@@ -174,7 +202,8 @@ mod tests {
     #[test]
     fn defaults_are_the_documented_ones() {
         let plan = plan(&[]).unwrap();
-        assert_eq!((plan.partitions, plan.processors, plan.rate), (16, 3, 20_000));
+        assert_eq!((plan.partitions, plan.processors, plan.rate), (None, 3, 20_000));
+        assert_eq!(plan.place, Place::Default);
         let steps: Vec<String> = plan.script.steps().iter().map(Step::to_string).collect();
         assert_eq!(steps, ["5s=add", "10s=kill", "15s=remove"]);
     }
@@ -186,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn more_than_memory_takes_is_refused() {
+    fn more_than_can_be_counted_is_refused() {
         assert!(plan(&["--for", "1h"]).unwrap_err().contains("a shorter --for or a lower --rate"));
         assert!(plan(&["--for", "0s"]).unwrap_err().contains("longer"));
     }

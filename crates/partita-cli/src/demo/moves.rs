@@ -11,8 +11,9 @@ use partita::store::{
     CheckpointOutcome, CheckpointRecord, CheckpointWrite, GroupView, InstanceOutcome, InstanceWrite,
     MoveReason, MoveRecord, OwnershipOutcome, OwnershipWrite, StoreProperties, StoreResult,
 };
-use partita::{CheckpointStore, Epoch, Hooks, InstanceId, MemoryStore, PartitionId, Timestamp};
+use partita::{CheckpointStore, Epoch, Hooks, InstanceId, PartitionId, Timestamp};
 
+use super::journal::Journal;
 use super::ledger::number_of;
 
 /// One change of owner.
@@ -31,7 +32,16 @@ pub(crate) struct Move {
 
 /// All moves so far. Clones are the same log.
 #[derive(Clone, Debug)]
-pub(crate) struct MoveLog(Arc<(Instant, Mutex<Entries>)>);
+pub(crate) struct MoveLog(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    start: Instant,
+    journal: Option<Arc<Journal>>,
+    /// Those of former runs.
+    former: Vec<Move>,
+    entries: Mutex<Entries>,
+}
 
 #[derive(Debug, Default)]
 struct Entries {
@@ -41,8 +51,32 @@ struct Entries {
 }
 
 impl MoveLog {
-    pub(crate) fn new(start: Instant) -> Self {
-        Self(Arc::new((start, Mutex::default())))
+    /// A log of this run's moves. `recorded` is what the store knows from before.
+    pub(crate) fn new(
+        start: Instant,
+        former: Vec<Move>,
+        recorded: &[MoveRecord],
+        journal: Option<Arc<Journal>>,
+    ) -> Self {
+        let mut entries = Entries::default();
+        let mut former = former;
+        entries.known.extend(former.iter().map(|moved| (moved.partition, moved.epoch)));
+        for record in recorded {
+            let moved = moved(record, Duration::ZERO);
+            // The last moves of a demo that was killed.
+            if entries.known.insert((moved.partition, moved.epoch)) {
+                if let Some(journal) = &journal {
+                    journal.moved(&moved);
+                }
+                former.push(moved);
+            }
+        }
+        Self(Arc::new(Shared { start, journal, former, entries: Mutex::new(entries) }))
+    }
+
+    /// The moves of former runs, as far as anyone remembers.
+    pub(crate) fn former(&self) -> &[Move] {
+        &self.0.former
     }
 
     /// The moves after the first `seen`.
@@ -56,30 +90,37 @@ impl MoveLog {
     }
 
     fn entries(&self) -> MutexGuard<'_, Entries> {
-        self.0.1.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Adds what is new in the store's own log.
     fn merge(&self, recorded: &[MoveRecord]) {
-        let at = self.0.0.elapsed();
+        let at = self.0.start.elapsed();
         let mut entries = self.entries();
         let Entries { moves, known, .. } = &mut *entries;
         let is_new = |record: &&MoveRecord| !known.contains(&(number_of(&record.partition), record.epoch));
         let new = recorded.iter().rev().take_while(is_new).count();
         for record in &recorded[recorded.len() - new..] {
-            let partition = number_of(&record.partition);
-            known.insert((partition, record.epoch));
-            let id = |incarnation: &Option<Incarnation>| incarnation.as_ref().map(|i| i.id().clone());
-            moves.push(Move {
-                partition,
-                from: id(&record.from),
-                to: id(&record.to),
-                epoch: record.epoch,
-                reason: record.reason,
-                at,
-                opened: None,
-            });
+            let moved = moved(record, at);
+            known.insert((moved.partition, moved.epoch));
+            if let Some(journal) = &self.0.journal {
+                journal.moved(&moved);
+            }
+            moves.push(moved);
         }
+    }
+}
+
+fn moved(record: &MoveRecord, at: Duration) -> Move {
+    let id = |incarnation: &Option<Incarnation>| incarnation.as_ref().map(|i| i.id().clone());
+    Move {
+        partition: number_of(&record.partition),
+        from: id(&record.from),
+        to: id(&record.to),
+        epoch: record.epoch,
+        reason: record.reason,
+        at,
+        opened: None,
     }
 }
 
@@ -89,10 +130,10 @@ impl Hooks for MoveLog {
     }
 }
 
-/// A store in memory that keeps a log of all moves.
-#[derive(Clone, Debug)]
+/// A store that keeps a log of all moves.
+#[derive(Clone)]
 pub(crate) struct LoggedStore {
-    pub(crate) inner: MemoryStore,
+    pub(crate) inner: Arc<dyn CheckpointStore>,
     pub(crate) log: MoveLog,
 }
 
@@ -165,7 +206,7 @@ mod tests {
 
     #[test]
     fn a_log_that_forgets_is_kept_whole() {
-        let log = MoveLog::new(Instant::now());
+        let log = MoveLog::new(Instant::now(), Vec::new(), &[], None);
         let all: Vec<MoveRecord> = (0..1_000).map(|n| record(n % 16, u64::from(n / 16) + 1)).collect();
         // Asked after every one or two moves, and once late with an old answer.
         for end in [1, 3, 2].into_iter().chain(4..=all.len()) {
@@ -176,5 +217,15 @@ mod tests {
         assert_eq!(kept, expected);
         assert_eq!(log.since(999).len(), 1);
         assert!(log.since(2_000).is_empty());
+    }
+
+    #[test]
+    fn moves_of_former_runs_are_none_of_this_one() {
+        let known = vec![moved(&record(0, 1), Duration::ZERO)];
+        let log = MoveLog::new(Instant::now(), known, &[record(0, 1), record(1, 1)], None);
+        log.merge(&[record(0, 1), record(1, 1), record(1, 2)]);
+        assert_eq!(log.former().len(), 2);
+        let new: Vec<_> = log.since(0).iter().map(|m| (m.partition, m.epoch.0)).collect();
+        assert_eq!(new, [(1, 2)]);
     }
 }

@@ -8,6 +8,9 @@ use partita::{ConsumerGroup, EventSource, PartitionId, Position};
 
 use super::ledger::{Span, number_of};
 
+/// The consumer group of the independent reader.
+pub(crate) const GROUP: &str = "recount";
+
 /// How long the source may keep the reader waiting for an event that it says it has.
 const READ_MAX: Duration = Duration::from_secs(10);
 
@@ -20,21 +23,27 @@ pub(crate) struct Recount {
     pub(crate) produced: u64,
     /// Of these, handled at least once.
     pub(crate) processed: u64,
-    /// Of these, never handled.
+    /// Never handled: of these, or of those that retention took meanwhile.
     pub(crate) lost: u64,
     /// Handled, but not in the source.
     pub(crate) made_up: u64,
 }
 
-/// Reads every partition from its earliest event to its end, in a consumer group of its own.
-pub(crate) async fn recount(source: &dyn EventSource, spans: &[Vec<Span>]) -> Result<Recount, String> {
+/// Reads every partition from its earliest event to its end, in a consumer group of its own. Events before `since` do not
+/// count: nothing is known of them.
+pub(crate) async fn recount(
+    source: &dyn EventSource,
+    spans: &[Vec<Span>],
+    since: &[i64],
+) -> Result<Recount, String> {
     let hub = source.describe().await.map_err(|error| error.to_string())?;
     let mut total = Recount::default();
     for partition in &hub.partitions {
         let spans = spans.get(number_of(partition)).map_or(&[][..], Vec::as_slice);
         let sequences =
             read_all(source, partition).await.map_err(|why| format!("partition {partition}: {why}"))?;
-        let counted = compare(&sequences, spans);
+        let since = since.get(number_of(partition)).copied().unwrap_or(0);
+        let counted = compare(&sequences, spans, since);
         total.produced += counted.produced;
         total.processed += counted.processed;
         total.lost += counted.lost;
@@ -46,11 +55,11 @@ pub(crate) async fn recount(source: &dyn EventSource, spans: &[Vec<Span>]) -> Re
 /// The sequence numbers of a partition's events, as the source gives them.
 async fn read_all(source: &dyn EventSource, partition: &PartitionId) -> Result<Vec<i64>, String> {
     let request = ReadRequest {
-        group: ConsumerGroup::new("recount"),
+        group: ConsumerGroup::new(GROUP),
         partition: partition.clone(),
         from: Position::Earliest,
         owner_level: None,
-        name: Arc::from("recount"),
+        name: Arc::from(GROUP),
         prefetch_events: READ_EVENTS,
         prefetch_bytes: 4 * 1_024 * 1_024,
     };
@@ -68,17 +77,30 @@ async fn read_all(source: &dyn EventSource, partition: &PartitionId) -> Result<V
 }
 
 /// Compares one partition's events, in order, with what was handled of it.
-fn compare(sequences: &[i64], spans: &[Span]) -> Recount {
+fn compare(sequences: &[i64], spans: &[Span], since: i64) -> Recount {
+    let sequences = &sequences[sequences.partition_point(|sequence| *sequence < since)..];
     let handled = merged(spans);
+    // What retention took can only be asked of the ledger: numbers have no holes.
+    let first = sequences.first().copied().unwrap_or(since);
+    let gone = first.abs_diff(since) - within(&handled, since, first);
     let mut ranges = handled.iter().peekable();
     let mut processed = 0;
     for sequence in sequences {
         while ranges.next_if(|(_, last)| last < sequence).is_some() {}
         processed += u64::from(ranges.peek().is_some_and(|(first, _)| first <= sequence));
     }
-    let distinct: u64 = handled.iter().map(|(first, last)| last.abs_diff(*first) + 1).sum();
+    let distinct = within(&handled, first, i64::MAX);
     let produced = sequences.len() as u64;
-    Recount { produced, processed, lost: produced - processed, made_up: distinct - processed }
+    Recount { produced, processed, lost: produced - processed + gone, made_up: distinct - processed }
+}
+
+/// How many numbers of the ranges lie from `first` on and before `end`.
+fn within(ranges: &[(i64, i64)], first: i64, end: i64) -> u64 {
+    let part = |(from, to): &(i64, i64)| {
+        let (from, to) = ((*from).max(first), to.saturating_add(1).min(end));
+        if from < to { to.abs_diff(from) } else { 0 }
+    };
+    ranges.iter().map(part).sum()
 }
 
 /// The sequence numbers handled, as ranges that do not touch.
@@ -107,7 +129,7 @@ mod tests {
         for _ in 0..10 {
             hub.append(&"0".into(), Event::builder("x"));
         }
-        recount(&hub.source(), handled).await.unwrap()
+        recount(&hub.source(), handled, &[0, 0]).await.unwrap()
     }
 
     #[tokio::test]
@@ -121,6 +143,16 @@ mod tests {
         let handled = [vec![span("a", 1, 1..=3), span("b", 2, 5..=8)], vec![]];
         assert_eq!(count(&handled).await, Recount { produced: 10, processed: 7, lost: 3, made_up: 0 });
         assert_eq!(count(&[vec![], vec![]]).await.lost, 10);
+    }
+
+    #[test]
+    fn what_retention_took_still_counts_and_what_was_before_the_ledger_does_not() {
+        let sequences: Vec<i64> = (10..20).collect();
+        let handled = [span("a", 1, 3..=7), span("b", 2, 10..=18)];
+        let counted = compare(&sequences, &handled, 3);
+        assert_eq!(counted, Recount { produced: 10, processed: 9, lost: 2 + 1, made_up: 0 });
+        let later = compare(&sequences, &handled, 15);
+        assert_eq!(later, Recount { produced: 5, processed: 4, lost: 1, made_up: 0 });
     }
 
     #[tokio::test]

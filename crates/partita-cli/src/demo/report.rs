@@ -1,14 +1,12 @@
 //! The result: the JSON object for programs, a table and a verdict for people.
 
-use std::collections::BTreeSet;
 use std::io;
 use std::time::Duration;
 
-use partita::InstanceId;
 use partita::store::MoveReason;
 use serde::Serialize;
 
-use super::duplicates;
+use super::duplicates::Duplicates;
 use super::gaps::{gaps, percentile};
 use super::ledger::Span;
 use super::moves::Move;
@@ -51,16 +49,19 @@ fn rounded(number: f64) -> f64 {
 }
 
 impl Report {
+    /// Counts of events are of all runs on the directory; `spans`, `moves` and `crashes` are those of this one.
     pub(crate) fn new(
         counts: Recount,
+        duplicates: Duplicates,
         spans: &[Vec<Span>],
         moves: &[Move],
-        crashed: &BTreeSet<InstanceId>,
+        crashes: usize,
     ) -> Self {
-        let duplicates = duplicates::attribute(spans, moves, crashed);
-        let begun = spans.iter().flatten().map(|span| span.begun).min().unwrap_or_default();
-        let ended = spans.iter().flatten().map(|span| span.ended).max().unwrap_or_default();
+        let all = || spans.iter().flatten();
+        let begun = all().map(|span| span.begun).min().unwrap_or_default();
+        let ended = all().map(|span| span.ended).max().unwrap_or_default();
         let seconds = ended.saturating_sub(begun).as_secs_f64();
+        let handled: u64 = all().map(|span| span.last.abs_diff(span.first) + 1).sum();
         Self {
             produced: counts.produced,
             processed: counts.processed,
@@ -69,10 +70,10 @@ impl Report {
             duplicated_by_crash: duplicates.by_crash,
             handoffs: count(moves, MoveReason::HandedOff),
             steals: count(moves, MoveReason::Stolen),
-            crashes: crashed.len(),
+            crashes,
             handoff_gap_ms: Gap::of(&gaps(moves, spans, MoveReason::HandedOff)),
             failover_gap_ms: Gap::of(&gaps(moves, spans, MoveReason::TakenFromDead)),
-            events_per_second: (counts.processed as f64 / seconds.max(0.001)).round() as u64,
+            events_per_second: (handled as f64 / seconds.max(0.001)).round() as u64,
         }
     }
 
@@ -96,7 +97,7 @@ impl Report {
                 .collect(),
         };
         if self.duplicated_by_crash > 0 {
-            let crash = if self.crashes == 1 { "the crash" } else { "crashes" };
+            let crash = if self.crashes <= 1 { "the crash" } else { "crashes" };
             let again = were(self.duplicated_by_crash);
             lines.push(format!("{again} handled again after {crash}: done, but not yet checkpointed."));
         }
@@ -104,10 +105,20 @@ impl Report {
     }
 
     /// The table and the verdict.
-    pub(crate) fn print(&self, moves: &[Move], spans: &[Vec<Span>], out: &mut Out) -> io::Result<()> {
+    pub(crate) fn print(
+        &self,
+        former: Option<u64>,
+        moves: &[Move],
+        spans: &[Vec<Span>],
+        out: &mut Out,
+    ) -> io::Result<()> {
         let heading = |text: &str, out: &mut Out| out.line(&out.paint(Tone::Strong, text));
         out.line("")?;
-        heading("Events, counted again from the source", out)?;
+        let title = "Events, counted again from the source";
+        match former {
+            None => heading(title, out)?,
+            Some(_) => heading(&format!("{title}, this run and those before it"), out)?,
+        }
         for (name, events) in [
             ("produced", self.produced),
             ("processed", self.processed),
@@ -117,6 +128,10 @@ impl Report {
             ("processed per second", self.events_per_second),
         ] {
             out.line(&format!("  {name:<30}{:>12}", grouped(events)))?;
+            if let Some(before) = former.filter(|_| name == "produced") {
+                let now = self.produced.saturating_sub(before);
+                out.line(&format!("  {:<30}{:>12}", "  of these by this run", grouped(now)))?;
+            }
         }
         out.line("")?;
         heading(&format!("{:<32}{:>12}{:>14}{:>14}", "Moves", "partitions", "gap p50", "gap p99"), out)?;
@@ -169,13 +184,18 @@ fn were(events: u64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use partita::InstanceId;
+
+    use super::super::duplicates;
     use super::super::testing::{moved, span};
     use super::*;
 
     fn report(counts: Recount, spans: Vec<Span>, crashed: &[&str]) -> Report {
         let moves = [moved(0, 2, MoveReason::HandedOff), moved(0, 3, MoveReason::TakenFromDead)];
-        let crashed = crashed.iter().map(InstanceId::new).collect();
-        Report::new(counts, &[spans], &moves, &crashed)
+        let ids = crashed.iter().map(InstanceId::new).collect();
+        let spans = [spans];
+        let duplicates = duplicates::attribute(&spans, &moves, &ids);
+        Report::new(counts, duplicates, &spans, &moves, crashed.len())
     }
 
     #[test]

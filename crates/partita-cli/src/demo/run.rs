@@ -1,21 +1,23 @@
 //! The run itself: produce, follow the script, let the processors catch up, count.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use partita::{CheckpointStore, InstanceId, MemoryHub, MemoryStore, shutdown_signal};
+use partita::{CheckpointStore, InstanceId, shutdown_signal};
 use tokio::time::{MissedTickBehavior, interval_at, sleep_until};
 
 use super::Plan;
+use super::duplicates;
 use super::fleet::Fleet;
 use super::ledger::{Ledger, Span};
 use super::lines::{Lines, Owner, Snapshot};
 use super::moves::{LoggedStore, Move, MoveLog};
-use super::recount::recount;
+use super::recount::{Recount, recount};
 use super::report::Report;
 use super::script::{Action, Time};
-use super::sensors::Producer;
+use super::sensors::{Producer, Sent};
+use super::world::World;
 use crate::Failure;
 use crate::output::counted;
 
@@ -28,6 +30,8 @@ const STALLED: Duration = Duration::from_secs(20);
 /// What a run gives.
 pub(crate) struct Outcome {
     pub(crate) report: Report,
+    /// How many of the events are of former runs, if there were any.
+    pub(crate) former: Option<u64>,
     pub(crate) moves: Vec<Move>,
     pub(crate) spans: Vec<Vec<Span>>,
     /// Why the counts themselves cannot be trusted.
@@ -35,10 +39,11 @@ pub(crate) struct Outcome {
 }
 
 struct Run {
-    hub: MemoryHub,
+    world: World,
     ledger: Arc<Ledger>,
     log: MoveLog,
     fleet: Fleet,
+    producer: Option<Producer>,
     lines: Lines,
     ttl: Duration,
     moves_shown: usize,
@@ -46,25 +51,44 @@ struct Run {
     owner_of: BTreeMap<usize, Option<InstanceId>>,
     second: u64,
     calls_shown: (Duration, u64),
+    /// Whether everybody left in good order.
+    orderly: bool,
 }
 
 pub(crate) async fn run(plan: Plan, mut lines: Lines) -> Result<Outcome, Failure> {
-    lines.header(&plan)?;
+    let events = plan.length.as_secs_f64() * f64::from(plan.rate);
+    let world = World::open(&plan.place, plan.partitions, events as u64).await.map_err(Failure::Usage)?;
+    lines.header(&plan, &world)?;
     let start = Instant::now();
-    let hub = MemoryHub::new("homes", plan.partitions);
-    let ledger = Arc::new(Ledger::new(start, plan.partitions as usize));
-    let log = MoveLog::new(start);
-    let store = LoggedStore { inner: MemoryStore::new(), log: log.clone() };
+    let ledger = Arc::new(Ledger::new(start, &world.former, world.journal.clone()));
+    let log = MoveLog::new(start, world.former.moves.clone(), &world.moves, world.journal.clone());
+    let store = LoggedStore { inner: Arc::clone(&world.store), log: log.clone() };
     let ttl = store.properties().timing.ttl();
-    let fleet = Fleet::new(hub.clone(), store, Arc::clone(&ledger), plan.seed);
+    let fleet = Fleet::new(&world, store, Arc::clone(&ledger), plan.seed);
     let (owner_of, calls_shown) = (BTreeMap::new(), (Duration::ZERO, 0));
-    let mut run =
-        Run { hub, ledger, log, fleet, lines, ttl, moves_shown: 0, owner_of, second: 0, calls_shown };
+    let mut run = Run {
+        world,
+        ledger,
+        log,
+        fleet,
+        producer: None,
+        lines,
+        ttl,
+        moves_shown: 0,
+        owner_of,
+        second: 0,
+        calls_shown,
+        orderly: true,
+    };
     run.fleet.add(plan.processors).await.map_err(Failure::Run)?;
-    let producer = Producer::start(run.hub.clone(), plan.rate, plan.seed)
+    // Another run sends other events.
+    let seed = plan.seed.wrapping_add(u64::from(run.ledger.run() - 1));
+    let producer = Producer::start(&run.world.hub, plan.rate, seed)
         .map_err(|error| Failure::Run(format!("no thread for the producer: {error}")))?;
+    run.producer = Some(producer);
     run.follow(&plan, start.into()).await?;
-    let sent = producer.stop().map_err(Failure::Run)?;
+    run.look()?;
+    let sent = run.producer.take().map(Producer::stop).transpose().map_err(Failure::Run)?;
     run.catch_up().await?;
     run.end().await?;
     run.count(sent).await
@@ -159,10 +183,13 @@ impl Run {
     /// Lets all processors leave.
     async fn end(&mut self) -> Result<(), Failure> {
         self.look()?;
+        // Those that the script removed may take longer than the stream.
+        let stayed: BTreeSet<InstanceId> = self.fleet.running().cloned().collect();
         let left = self.fleet.end().await;
         let now = self.ledger.now();
-        for problem in left.iter().filter(|left| left.failure.is_some()) {
-            self.lines.left(now, problem)?;
+        for left in left.iter().filter(|left| left.failure.is_some() || !stayed.contains(&left.id)) {
+            self.orderly &= left.failure.is_none();
+            self.lines.left(now, left)?;
         }
         for error in self.fleet.problems() {
             self.lines.error(now, &error)?;
@@ -170,21 +197,48 @@ impl Run {
         Ok(self.lines.note(now, "all processors have left; counting again from the source")?)
     }
 
-    async fn count(&mut self, sent: u64) -> Result<Outcome, Failure> {
-        let spans = self.ledger.spans();
+    async fn count(&mut self, sent: Option<Sent>) -> Result<Outcome, Failure> {
+        let all = self.ledger.spans();
         let moves = self.log.since(0);
-        let counts = recount(&self.hub.source(), &spans)
+        let world = &self.world;
+        let source = world.hub.source();
+        let counts = recount(&*source, &all, &world.former.since)
             .await
             .map_err(|why| Failure::Run(format!("cannot count again: {why}")))?;
-        let doubts = if counts.produced != sent {
-            Some(format!("the producer sent {sent} events, and the source holds {}", counts.produced))
-        } else if counts.made_up > 0 {
-            Some(format!("{} were handled that the source does not hold", counted(counts.made_up, "event")))
-        } else {
-            None
-        };
-        let report = Report::new(counts, &spans, &moves, self.fleet.crashed());
-        Ok(Outcome { report, moves, spans, doubts })
+        let taken: u64 = world.hub.taken().iter().sum();
+        let before: u64 = world.taken.iter().sum();
+        let doubts = self.doubts(counts, taken - before, sent);
+        let crashed = self.fleet.crashed();
+        let crashed_ever = world.former.crashed.union(crashed).cloned().collect();
+        let moves_ever = [self.log.former(), &moves].concat();
+        let duplicates = duplicates::attribute(&all, &moves_ever, &crashed_ever);
+        let run = self.ledger.run();
+        let of_this_run = |spans: &Vec<Span>| spans.iter().filter(|span| span.run == run).cloned().collect();
+        let spans: Vec<Vec<Span>> = all.iter().map(of_this_run).collect();
+        let report = Report::new(counts, duplicates, &spans, &moves, crashed.len());
+        if let Some(journal) = self.world.journal.as_ref().filter(|_| self.orderly) {
+            journal.ended();
+        }
+        let former = (run > 1).then(|| counts.produced.saturating_sub(taken - before));
+        Ok(Outcome { report, former, moves, spans, doubts })
+    }
+
+    /// Why the counts themselves cannot be trusted. `taken`: how many events the hub says it took in this run.
+    fn doubts(&self, counts: Recount, taken: u64, sent: Option<Sent>) -> Option<String> {
+        if let Some(why) = self.world.journal.as_ref().and_then(|journal| journal.failure()) {
+            return Some(format!("what was handled could not be written down: {why}"));
+        }
+        if let Some(Sent { acknowledged, unknown }) = sent
+            && !(acknowledged..=acknowledged + unknown).contains(&taken)
+        {
+            return Some(format!("the producer sent {acknowledged} events, and the source took {taken}"));
+        }
+        if counts.produced < taken {
+            return Some(format!("the source took {taken} events, and holds {}", counts.produced));
+        }
+        let made_up = counts.made_up;
+        (made_up > 0)
+            .then(|| format!("{} were handled that the source does not hold", counted(made_up, "event")))
     }
 
     /// Shows what is new.
@@ -197,10 +251,14 @@ impl Run {
         }
         self.lines.moves(&moves)?;
         for left in std::iter::from_fn(|| self.fleet.left()) {
+            self.orderly &= left.failure.is_none();
             self.lines.left(now, &left)?;
         }
         for error in self.fleet.problems() {
             self.lines.error(now, &error)?;
+        }
+        if let Some(why) = self.producer.as_ref().and_then(Producer::trouble) {
+            self.lines.problem(now, &why)?;
         }
         if now.as_secs() > self.second {
             self.second = now.as_secs();
@@ -211,8 +269,7 @@ impl Run {
     }
 
     fn lag(&self) -> u64 {
-        let partitions = self.hub.description().partitions;
-        self.ledger.lag(partitions.iter().map(|partition| self.hub.len(partition)))
+        self.ledger.lag(self.world.hub.taken())
     }
 
     fn snapshot(&mut self, now: Duration) -> Snapshot {
@@ -235,7 +292,7 @@ impl Run {
             events_per_second: rate.round() as u64,
             lag: self.lag(),
             owners,
-            free: self.hub.description().partitions.len() - owned,
+            free: self.world.hub.partitions() - owned,
         }
     }
 }

@@ -1,14 +1,18 @@
 //! The stream: homes with sensors that report to one hub, and what a processor does with a report.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use futures_util::future::join_all;
 use partita::handler::HandlerResult;
+use partita::hub::broker;
 use partita::model::EventBuilder;
-use partita::{Event, MemoryHub, PartitionId, Timestamp};
+use partita::{Event, Timestamp};
 use serde::{Deserialize, Serialize};
+
+use super::world::{DemoHub, Sender};
 
 const HOMES: usize = 10_000;
 
@@ -21,6 +25,9 @@ const ALARM_CALL: Duration = Duration::from_millis(2);
 /// How often the producer sends what is due, and how many events at once at most.
 const SEND_EVERY: Duration = Duration::from_millis(1);
 const SEND_EVENTS_MAX: u64 = 4_096;
+
+/// How long to wait when the hub takes nothing.
+const SEND_AGAIN: Duration = Duration::from_millis(200);
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -107,13 +114,9 @@ impl Homes {
     }
 }
 
-/// The partition of a key: all reports of a home stay in order.
+/// The partition of a key, as the service would choose it: all reports of a home stay in order.
 fn partition_of(key: &str, partitions: usize) -> usize {
-    // FNV-1a: the same on every machine and in every version.
-    let hash = key.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
-    });
-    ((hash ^ (hash >> 32)) % partitions as u64) as usize
+    broker::partition_of(key, partitions as u32) as usize
 }
 
 /// What a processor does with an event: reads it and, if glass broke, calls the alarm centre.
@@ -128,53 +131,93 @@ pub(crate) async fn handle(event: &Event) -> HandlerResult {
 
 /// Sends reports to a hub, on a thread of its own, until it is stopped.
 pub(crate) struct Producer {
-    stop: Arc<AtomicBool>,
-    sent: Arc<AtomicU64>,
+    shared: Arc<Shared>,
     thread: JoinHandle<()>,
 }
 
 impl Producer {
-    pub(crate) fn start(hub: MemoryHub, events_per_second: u32, seed: u64) -> std::io::Result<Self> {
-        let (stop, sent) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+    pub(crate) fn start(hub: &DemoHub, events_per_second: u32, seed: u64) -> std::io::Result<Self> {
+        let shared = Arc::new(Shared::default());
+        let (sender, partitions) = (hub.sender(), hub.partitions());
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
         let thread = std::thread::Builder::new().name("producer".to_owned()).spawn({
-            let (stop, sent) = (Arc::clone(&stop), Arc::clone(&sent));
-            move || produce(&hub, events_per_second, seed, &stop, &sent)
+            let shared = Arc::clone(&shared);
+            move || runtime.block_on(produce(&sender, partitions, events_per_second, seed, &shared))
         })?;
-        Ok(Self { stop, sent, thread })
+        Ok(Self { shared, thread })
     }
 
-    /// Ends the stream and tells how many events the hub took.
-    pub(crate) fn stop(self) -> Result<u64, String> {
-        self.stop.store(true, Ordering::Release);
+    /// Ends the stream and tells what became of it.
+    pub(crate) fn stop(self) -> Result<Sent, String> {
+        self.shared.stop.store(true, Ordering::Release);
         self.thread.join().map_err(|_| "the producer of the demo's events panicked".to_owned())?;
-        Ok(self.sent.load(Ordering::Acquire))
+        let Shared { acknowledged, unknown, .. } = &*self.shared;
+        Ok(Sent {
+            acknowledged: acknowledged.load(Ordering::Acquire),
+            unknown: unknown.load(Ordering::Acquire),
+        })
+    }
+
+    /// Why the hub took nothing just now, if it did not; asked once, it is told once.
+    pub(crate) fn trouble(&self) -> Option<String> {
+        self.shared.trouble.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
 
-fn produce(hub: &MemoryHub, events_per_second: u32, seed: u64, stop: &AtomicBool, sent: &AtomicU64) {
-    let partitions = hub.description().partitions;
-    let mut homes = Homes::new(partitions.len(), seed);
-    let mut due_to: Vec<(&PartitionId, Vec<EventBuilder>)> =
-        partitions.iter().map(|partition| (partition, Vec::new())).collect();
+/// What became of the events.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Sent {
+    /// The hub has them.
+    pub(crate) acknowledged: u64,
+    /// Refused by the hub, but it may have them all the same.
+    pub(crate) unknown: u64,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    stop: AtomicBool,
+    acknowledged: AtomicU64,
+    unknown: AtomicU64,
+    trouble: Mutex<Option<String>>,
+}
+
+async fn produce(sender: &Sender, partitions: usize, events_per_second: u32, seed: u64, shared: &Shared) {
+    let mut homes = Homes::new(partitions, seed);
     let begun = Instant::now();
     let mut total = 0;
-    while !stop.load(Ordering::Acquire) {
+    while !shared.stop.load(Ordering::Acquire) {
         let due = (begun.elapsed().as_secs_f64() * f64::from(events_per_second)) as u64;
         let count = due.saturating_sub(total).min(SEND_EVENTS_MAX);
         let now = Timestamp::now();
+        let mut due_to: Vec<Vec<EventBuilder>> = vec![Vec::new(); partitions];
         for _ in 0..count {
             let (partition, event) = homes.report(now);
-            due_to[partition].1.push(event);
+            due_to[partition].push(event);
         }
-        for (partition, events) in &mut due_to {
-            hub.append_all(partition, events.drain(..));
-        }
+        let sends = due_to.into_iter().enumerate().filter(|(_, events)| !events.is_empty());
+        // What waits while a write is under way goes with the next one.
+        join_all(sends.map(|(partition, events)| send(sender, partition, events, shared))).await;
         total += count;
-        sent.store(total, Ordering::Release);
         if total >= due {
-            std::thread::sleep(SEND_EVERY);
+            tokio::time::sleep(SEND_EVERY).await;
         }
     }
+}
+
+/// Sends until the hub takes the events, or the stream ends.
+async fn send(sender: &Sender, partition: usize, events: Vec<EventBuilder>, shared: &Shared) {
+    let count = events.len() as u64;
+    while let Err(error) = sender.send(partition, events.clone()).await {
+        *shared.trouble.lock().unwrap_or_else(PoisonError::into_inner) = Some(error.to_string());
+        if error.may_have_happened() {
+            shared.unknown.fetch_add(count, Ordering::AcqRel);
+        }
+        if !error.is_retriable() || shared.stop.load(Ordering::Acquire) {
+            return;
+        }
+        tokio::time::sleep(SEND_AGAIN).await;
+    }
+    shared.acknowledged.fetch_add(count, Ordering::AcqRel);
 }
 
 #[cfg(test)]

@@ -70,7 +70,7 @@ pub struct SystemProperties {
     pub partition_key: Option<Arc<str>>,
 }
 
-#[derive(PartialEq, Debug, Default)]
+#[derive(Clone, PartialEq, Debug, Default)]
 struct Extras {
     properties: Properties,
     annotations: Properties,
@@ -205,7 +205,7 @@ fn value_size(value: &Value) -> usize {
 }
 
 /// Builds an [`Event`]: sources do when they read one, tests when they make one up.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct EventBuilder {
     body: Body,
     partition_key: Option<Arc<str>>,

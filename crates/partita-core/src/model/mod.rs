@@ -10,6 +10,6 @@ pub use event::{Body, Event, EventBuilder, Properties, SystemProperties};
 pub use ids::{
     ConsumerGroup, Epoch, HubName, Incarnation, InstanceId, Namespace, PartitionId, Scope, StreamId,
 };
-pub use position::{LastEnqueued, Offset, Position, SequenceNumber, StreamPosition};
+pub use position::{LastEnqueued, Offset, Position, PositionError, SequenceNumber, StreamPosition};
 pub use time::{Tick, Timestamp};
 pub use value::Value;

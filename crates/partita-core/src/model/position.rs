@@ -1,7 +1,10 @@
 //! Where in a partition: offsets, sequence numbers and the positions a reader can start at.
 
 use std::fmt;
+use std::str::FromStr;
 use std::sync::Arc;
+
+use thiserror::Error;
 
 use super::Timestamp;
 
@@ -135,9 +138,73 @@ impl fmt::Display for Position {
             Self::Latest => f.write_str("latest"),
             Self::Offset { offset, inclusive } => write!(f, "{}offset:{offset}", after(inclusive)),
             Self::Sequence { sequence, inclusive } => write!(f, "{}seq:{sequence}", after(inclusive)),
-            Self::Time(time) => write!(f, "time:{time}"),
+            Self::Time(time) => write!(f, "{time}"),
         }
     }
+}
+
+/// A text that names no position.
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+#[error(
+    "'{text}' is no position: use earliest, latest, a time such as 2026-01-31T08:00:00Z or 10m-ago, seq:N or offset:N"
+)]
+pub struct PositionError {
+    text: String,
+}
+
+impl Position {
+    /// Reads the words that commands and configuration use: `earliest`, `latest`, `seq:N` and `offset:N` (that event,
+    /// or with `after ` before it the next one), a time in RFC 3339, or how long ago (`90s-ago`, `10m-ago`, `2h-ago`,
+    /// `1d-ago`) counted from `now`. What [`Position`] prints is read back.
+    pub fn parse(text: &str, now: Timestamp) -> Result<Self, PositionError> {
+        let fail = || PositionError { text: text.to_owned() };
+        let (inclusive, place) = match text.strip_prefix("after ") {
+            Some(place) => (false, place),
+            None => (true, text),
+        };
+        if let Some(number) = place.strip_prefix("seq:") {
+            let sequence = SequenceNumber(number.parse().map_err(|_| fail())?);
+            return Ok(Self::Sequence { sequence, inclusive });
+        }
+        match place.strip_prefix("offset:") {
+            Some("") => return Err(fail()),
+            Some(offset) => return Ok(Self::Offset { offset: Offset::parse(offset), inclusive }),
+            None if !inclusive => return Err(fail()),
+            None => {}
+        }
+        match text {
+            "earliest" => Ok(Self::Earliest),
+            "latest" => Ok(Self::Latest),
+            _ => match text.strip_suffix("-ago") {
+                Some(ago) => ago_ms(ago).map(|ms| Self::Time(Timestamp(now.0.saturating_sub(ms)))),
+                None => Timestamp::parse_rfc3339(text).map(Self::Time),
+            }
+            .ok_or_else(fail),
+        }
+    }
+}
+
+impl FromStr for Position {
+    type Err = PositionError;
+
+    /// See [`Position::parse`]; counted from this machine's wall clock.
+    fn from_str(text: &str) -> Result<Self, PositionError> {
+        Self::parse(text, Timestamp::now())
+    }
+}
+
+/// Milliseconds of a number with a unit.
+fn ago_ms(text: &str) -> Option<i64> {
+    let digits = text.trim_start_matches(|c: char| c.is_ascii_digit());
+    let unit_ms = match digits {
+        "ms" => 1,
+        "s" => 1_000,
+        "m" => 60_000,
+        "h" => 3_600_000,
+        "d" => 86_400_000,
+        _ => return None,
+    };
+    text[..text.len() - digits.len()].parse::<i64>().ok()?.checked_mul(unit_ms)
 }
 
 /// The end of a partition as a reader last heard of it.
@@ -161,5 +228,38 @@ mod tests {
         assert_eq!(Offset::parse("007").to_string(), "007");
         assert_eq!(Offset::parse("12:3:4").to_string(), "12:3:4");
         assert_eq!(Offset::parse("007").as_number(), None);
+    }
+
+    #[test]
+    fn positions_are_named_by_the_same_words_everywhere() {
+        let now = Timestamp(1_000_000_000);
+        for (text, position) in [
+            ("earliest", Position::Earliest),
+            ("latest", Position::Latest),
+            ("seq:7", Position::at_sequence(SequenceNumber(7))),
+            ("after seq:7", Position::after_sequence(SequenceNumber(7))),
+            ("offset:4096", Position::at_offset(Offset::number(4_096))),
+            ("after offset:1:2:3", Position::after_offset(Offset::parse("1:2:3"))),
+            ("10m-ago", Position::Time(Timestamp(999_400_000))),
+            ("0s-ago", Position::Time(now)),
+            ("1970-01-01T00:00:01Z", Position::Time(Timestamp(1_000))),
+        ] {
+            assert_eq!(Position::parse(text, now), Ok(position.clone()), "{text}");
+            assert_eq!(Position::parse(&position.to_string(), now), Ok(position), "{text}, printed");
+        }
+        for text in [
+            "",
+            "first",
+            "seq:",
+            "seq:x",
+            "offset:",
+            "after latest",
+            "10-ago",
+            "m-ago",
+            "9999999999999999d-ago",
+        ] {
+            let error = Position::parse(text, now).expect_err(text);
+            assert!(error.to_string().starts_with(&format!("'{text}' is no position: use ")), "{error}");
+        }
     }
 }

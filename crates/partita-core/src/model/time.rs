@@ -18,6 +18,72 @@ impl Timestamp {
     pub fn millis(self) -> i64 {
         self.0
     }
+
+    /// Reads RFC 3339, as [`Timestamp`] writes it or with another fraction or offset; a time without an offset is
+    /// taken for UTC, and what is finer than milliseconds is cut off.
+    pub fn parse_rfc3339(text: &str) -> Option<Self> {
+        let (date, rest) = text.split_at_checked(10)?;
+        let [year, month, day] = numbers(date, '-', [4, 2, 2])?;
+        let rest = rest.strip_prefix(['T', 't', ' '])?;
+        let (time, rest) = rest.split_at_checked(8)?;
+        let [hour, minute, second] = numbers(time, ':', [2, 2, 2])?;
+        let (ms, zone) = match rest.strip_prefix('.') {
+            Some(rest) => {
+                let digits = rest.len() - rest.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+                let (fraction, zone) = rest.split_at(digits);
+                let ms = format!("{fraction:0<3}").get(..3)?.parse::<i64>().ok()?;
+                ((digits > 0).then_some(ms)?, zone)
+            }
+            None => (0, rest),
+        };
+        let offset_minutes = match zone {
+            "" | "Z" | "z" => 0,
+            _ => {
+                let sign = if zone.starts_with('-') { -1 } else { 1 };
+                let [hours, minutes] = numbers(zone.strip_prefix(['+', '-'])?, ':', [2, 2])?;
+                (hours <= 23 && minutes <= 59).then_some(sign * (hours * 60 + minutes))?
+            }
+        };
+        let in_range = (1..=12).contains(&month)
+            && (1..=days_of_month(year, month)).contains(&day)
+            && hour <= 23
+            && minute <= 59
+            && second <= 59;
+        let minutes = (day_number(year, month, day) * 24 + hour) * 60 + minute - offset_minutes;
+        in_range.then_some(Self((minutes * 60 + second) * 1_000 + ms))
+    }
+}
+
+/// Numbers of exactly these lengths, with `separator` between them.
+fn numbers<const N: usize>(text: &str, separator: char, lengths: [usize; N]) -> Option<[i64; N]> {
+    let mut parts = text.split(separator);
+    let mut found = [0; N];
+    for (number, length) in found.iter_mut().zip(lengths) {
+        let part = parts.next()?;
+        let digits = part.len() == length && part.bytes().all(|c| c.is_ascii_digit());
+        *number = digits.then(|| part.parse().ok())??;
+    }
+    parts.next().is_none().then_some(found)
+}
+
+fn days_of_month(year: i64, month: i64) -> i64 {
+    let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+    match month {
+        2 if leap => 29,
+        2 => 28,
+        4 | 6 | 9 | 11 => 30,
+        _ => 31,
+    }
+}
+
+/// Days since 1970 of a civil date; the inverse of what `Display` does.
+fn day_number(year: i64, month: i64, day: i64) -> i64 {
+    let year = if month <= 2 { year - 1 } else { year };
+    let era = year.div_euclid(400);
+    let year_of_era = year.rem_euclid(400);
+    let month_from_march = (month + 9) % 12;
+    let day_of_year = (153 * month_from_march + 2) / 5 + day - 1;
+    era * 146_097 + year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year - 719_468
 }
 
 impl From<SystemTime> for Timestamp {
@@ -87,5 +153,44 @@ mod tests {
         assert_eq!(Timestamp(951_782_400_123).to_string(), "2000-02-29T00:00:00.123Z");
         assert_eq!(Timestamp(-1).to_string(), "1969-12-31T23:59:59.999Z");
         assert_eq!(Timestamp(4_102_444_799_999).to_string(), "2099-12-31T23:59:59.999Z");
+    }
+
+    #[test]
+    fn rfc_3339_is_read_with_any_fraction_and_offset() {
+        for (text, ms) in [
+            ("1970-01-01T00:00:00Z", 0),
+            ("2000-02-29T00:00:00.123Z", 951_782_400_123),
+            ("2000-02-29t01:00:00.1239999+01:00", 951_782_400_123),
+            ("2000-02-28 22:30:00.1-01:30", 951_782_400_100),
+            ("2000-02-29T00:00:00", 951_782_400_000),
+            ("1969-12-31T23:59:59.999Z", -1),
+        ] {
+            assert_eq!(Timestamp::parse_rfc3339(text), Some(Timestamp(ms)), "{text}");
+        }
+        for text in [
+            "",
+            "now",
+            "2000-02-29",
+            "2001-02-29T00:00:00Z",
+            "2000-13-01T00:00:00Z",
+            "2000-00-01T00:00:00Z",
+            "2000-01-01T24:00:00Z",
+            "2000-01-01T00:00:00.Z",
+            "2000-01-01T00:00:00+1:00",
+            "2000-01-01T00:00:00Zx",
+            "+200-01-01T00:00:00Z",
+            "2000-01-0é",
+            "2000-1-001T00:00:00Z",
+        ] {
+            assert_eq!(Timestamp::parse_rfc3339(text), None, "{text}");
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn a_timestamp_comes_back_from_its_text(ms in -62_135_596_800_000_i64..253_402_300_799_999) {
+            let time = Timestamp(ms);
+            proptest::prop_assert_eq!(Timestamp::parse_rfc3339(&time.to_string()), Some(time));
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! One hub: its log, its consumer groups, and the readers attached to it.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use partita_core::model::{
@@ -10,12 +10,12 @@ use partita_core::model::{
 
 use super::admission::Readers;
 use super::meta::Meta;
-use super::reader::{Attach, AttachError, HubReader, Seat};
+use super::reader::{Attach, AttachError, Ended, HubReader, Seat};
 use super::routing::{Route, Router};
 use super::{BrokerError, check_name};
 use crate::log::{
     Ack, AckSink, AppendError, Disk, EncodedBatch, HubLog, OpenError, PARTITIONS_MAX, PartitionInfo, Placed,
-    Recovery, Retention, Settings, Store,
+    ProducerStamp, ProducerState, Recovery, Retention, Settings, Store,
 };
 
 /// What a new hub is like.
@@ -50,6 +50,9 @@ pub struct Hub {
     disk: Arc<dyn Disk>,
     dir: std::path::PathBuf,
     meta: Mutex<Meta>,
+    /// The size limit where the hub has none of its own.
+    bytes_max: Option<u64>,
+    deleted: AtomicBool,
     router: Router,
     tables: Mutex<HashMap<(ConsumerGroup, u32), Table>>,
     next_reader: AtomicU64,
@@ -67,8 +70,9 @@ impl Hub {
         meta: Meta,
         defaults: &Settings,
     ) -> Result<(Self, Recovery), OpenError> {
-        let settings =
-            Settings { partitions: meta.partitions, retention: meta.retention, ..defaults.clone() };
+        let bytes_max = defaults.retention.bytes_max;
+        let retention = limited(meta.retention, bytes_max);
+        let settings = Settings { partitions: meta.partitions, retention, ..defaults.clone() };
         let (log, recovery) = store.open_hub(id, settings)?;
         let hub = Self {
             name: HubName::new(&meta.name),
@@ -77,6 +81,8 @@ impl Hub {
             disk,
             dir: store.hub_dir(id),
             meta: Mutex::new(meta),
+            bytes_max,
+            deleted: AtomicBool::new(false),
             router: Router::default(),
             tables: Mutex::default(),
             next_reader: AtomicU64::new(1),
@@ -92,6 +98,11 @@ impl Hub {
     /// Its number in the data directory.
     pub fn id(&self) -> u64 {
         self.id
+    }
+
+    /// When it was made.
+    pub fn created(&self) -> Timestamp {
+        Timestamp(lock(&self.meta).created_ms)
     }
 
     /// Its log.
@@ -134,8 +145,63 @@ impl Hub {
         self.change(|meta| meta.groups.push(group.as_str().to_owned()))
     }
 
+    /// Removes a consumer group, durably; its readers are told. The default one stays.
+    pub fn delete_group(&self, group: &ConsumerGroup) -> Result<(), BrokerError> {
+        if *group == ConsumerGroup::default() {
+            return Err(BrokerError::DefaultGroup);
+        }
+        if !self.groups().contains(group) {
+            return Err(BrokerError::NoGroup { hub: self.name.clone(), group: group.clone() });
+        }
+        self.change(|meta| meta.groups.retain(|name| ConsumerGroup::new(name) != *group))?;
+        self.end_readers(|key| key.0 == *group, || Ended::Deleted(group.to_string()));
+        Ok(())
+    }
+
+    /// What is kept how long.
+    pub fn retention(&self) -> Retention {
+        self.log.retention()
+    }
+
+    /// Keeps events this long from now on, durably. What is too old by then goes within seconds.
+    pub fn set_retention(&self, retention: Retention) -> Result<(), BrokerError> {
+        self.change(|meta| meta.retention = retention)?;
+        self.log.set_retention(limited(retention, self.bytes_max));
+        Ok(())
+    }
+
+    /// Ends everything: readers and producers are told, and the log's threads are gone when this returns. The hub's
+    /// directory says already that it was deleted.
+    pub(crate) fn end(&self) {
+        self.deleted.store(true, Ordering::SeqCst);
+        self.end_readers(|_| true, || Ended::Deleted(self.name.to_string()));
+        self.log.close();
+    }
+
+    /// Whether the hub was deleted. Whoever still holds it can do nothing with it.
+    pub fn is_deleted(&self) -> bool {
+        self.deleted.load(Ordering::SeqCst)
+    }
+
+    fn end_readers(&self, whose: impl Fn(&(ConsumerGroup, u32)) -> bool, why: impl Fn() -> Ended) {
+        let mut seats = Vec::new();
+        lock(&self.tables).retain(|key, table| {
+            let ends = whose(key);
+            if ends {
+                seats.extend(table.seats.drain().map(|(_, seat)| seat));
+            }
+            !ends
+        });
+        for seat in seats {
+            seat.end(why());
+        }
+    }
+
     fn change(&self, change: impl FnOnce(&mut Meta)) -> Result<(), BrokerError> {
         let mut meta = lock(&self.meta);
+        if self.is_deleted() {
+            return Err(BrokerError::NoHub(self.name.clone()));
+        }
         let mut changed = meta.clone();
         change(&mut changed);
         let saved = changed.save(&*self.disk, &self.dir);
@@ -154,12 +220,51 @@ impl Hub {
         sink: &Arc<dyn AckSink>,
     ) -> Result<u32, AppendError> {
         let partition = self.router.partition(route, self.partitions());
-        self.log.append(partition, batch, token, sink).map(|()| partition)
+        self.log
+            .append(partition, batch, token, sink)
+            .map(|()| partition)
+            .map_err(|error| self.or_deleted(error))
+    }
+
+    /// As [`Hub::send`], for an idempotent producer: what it repeats is not appended again, and `sink` hears of its first
+    /// place. It numbers its events in each partition, so it must name one, or always use the same key.
+    pub fn send_idempotent(
+        &self,
+        route: Route<'_>,
+        batch: EncodedBatch,
+        producer: ProducerStamp,
+        token: u64,
+        sink: &Arc<dyn AckSink>,
+    ) -> Result<u32, AppendError> {
+        let partition = self.router.partition(route, self.partitions());
+        let appended = self.log.append_idempotent(partition, batch, producer, token, sink);
+        appended.map(|()| partition).map_err(|error| self.or_deleted(error))
+    }
+
+    /// An idempotent producer begins to send to a partition: it is told, or keeps, its epoch and its last number. A
+    /// higher epoch than before shuts out the former incarnation at once, a lower one is refused.
+    pub fn begin_producer(
+        &self,
+        partition: u32,
+        id: i64,
+        epoch: Option<i16>,
+    ) -> Result<ProducerState, AppendError> {
+        self.log.begin_producer(partition, id, epoch)
+    }
+
+    /// What is known of an idempotent producer; `None` if it never sent anything to the partition, or was forgotten.
+    pub fn producer_state(&self, partition: u32, id: i64) -> Option<ProducerState> {
+        self.log.producer(partition, id)
     }
 
     /// Sends a batch and waits until it is durable as the settings say.
     pub fn send_and_wait(&self, route: Route<'_>, batch: EncodedBatch) -> Result<Placed, AppendError> {
-        self.log.append_and_wait(self.router.partition(route, self.partitions()), batch)
+        let partition = self.router.partition(route, self.partitions());
+        self.log.append_and_wait(partition, batch).map_err(|error| self.or_deleted(error))
+    }
+
+    fn or_deleted(&self, error: AppendError) -> AppendError {
+        if error == AppendError::Closed && self.is_deleted() { AppendError::Deleted } else { error }
     }
 
     /// The ends of a partition; `None` if there is no such partition.
@@ -183,15 +288,19 @@ impl Hub {
 
     /// Attaches a reader to a partition. One with an epoch sends away those that must go.
     pub fn attach(self: &Arc<Self>, attach: Attach) -> Result<HubReader, AttachError> {
-        if !self.groups().contains(&attach.group) {
-            return Err(AttachError::NoGroup { group: attach.group });
-        }
         // The position first: a reader that cannot start must not send anyone away.
         let reader = self.log.reader(attach.partition, attach.log_position()?)?;
         let id = self.next_reader.fetch_add(1, Ordering::Relaxed);
         let seat = Arc::new(Seat::default());
         let key = (attach.group, attach.partition);
         let mut tables = lock(&self.tables);
+        // Under the lock, so that nobody sits down after everybody was told to go.
+        if self.is_deleted() {
+            return Err(AttachError::NoHub { hub: self.name.clone() });
+        }
+        if !self.groups().contains(&key.0) {
+            return Err(AttachError::NoGroup { group: key.0 });
+        }
         let table = tables.entry(key.clone()).or_default();
         let evicted = table.readers.admit(id, attach.name, attach.epoch)?;
         let gone: Vec<_> =
@@ -199,7 +308,7 @@ impl Hub {
         table.seats.insert(id, seat.clone());
         drop(tables);
         for (seat, reason) in gone {
-            seat.evict(reason);
+            seat.end(Ended::Evicted(reason));
         }
         Ok(HubReader::new(self.clone(), key, id, seat, reader))
     }
@@ -217,11 +326,16 @@ impl Hub {
     }
 }
 
-impl AckSink for std::sync::mpsc::Sender<Ack> {
-    /// A producer that is gone needs no answer.
+/// A hub without a size limit has the one that holds for all.
+fn limited(retention: Retention, bytes_max: Option<u64>) -> Retention {
+    Retention { bytes_max: retention.bytes_max.or(bytes_max), ..retention }
+}
+
+impl AckSink for std::sync::mpsc::SyncSender<Ack> {
+    /// A producer that is gone needs no answer; one that has more under way than the channel holds loses some.
     fn acked(&self, acks: &[Ack]) {
         for ack in acks {
-            let _ = self.send(ack.clone());
+            let _ = self.try_send(ack.clone());
         }
     }
 }

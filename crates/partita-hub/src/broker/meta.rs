@@ -17,6 +17,8 @@ pub(crate) struct Meta {
     pub(crate) retention: Retention,
     /// The groups besides the default one, in the order in which they were made.
     pub(crate) groups: Vec<String>,
+    /// When the hub was made, in milliseconds since 1970; 0 if it was made before this was kept.
+    pub(crate) created_ms: i64,
 }
 
 impl Meta {
@@ -32,6 +34,7 @@ impl Meta {
             out.extend((text.len() as u32).to_le_bytes());
             out.extend(text.as_bytes());
         }
+        out.extend(self.created_ms.to_le_bytes());
         let crc = crc32fast::hash(&out);
         out[8..12].copy_from_slice(&crc.to_le_bytes());
         out
@@ -60,12 +63,14 @@ impl Meta {
         };
         let name = text()?;
         let groups = (0..groups).map(|_| text()).collect::<Option<Vec<_>>>()?;
+        let created_ms = take(8).and_then(|bytes| bytes.try_into().ok()).map_or(0, i64::from_le_bytes);
         let bytes_max = (bytes_max != u64::MAX).then_some(bytes_max);
         Some(Self {
             name,
             partitions,
             retention: Retention { age: Duration::from_millis(age), bytes_max },
             groups,
+            created_ms,
         })
     }
 
@@ -107,6 +112,7 @@ mod tests {
             partitions: 16,
             retention: Retention { age: Duration::from_secs(60), bytes_max: Some(5) },
             groups: vec!["alerts".into(), "été".into()],
+            created_ms: 1_700_000_000_000,
         };
         let bytes = meta.encode();
         assert_eq!(Meta::decode(&bytes), Some(meta));

@@ -5,6 +5,7 @@ mod admission;
 mod hub;
 mod meta;
 mod reader;
+mod reset;
 mod routing;
 
 use std::collections::BTreeMap;
@@ -15,12 +16,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 pub use admission::{PLAIN_READERS_MAX, Refused};
 pub use hub::{Hub, HubOptions};
 use meta::Meta;
-use partita_core::model::HubName;
+use partita_core::model::{ConsumerGroup, HubName};
 pub use reader::{Attach, AttachError, HubReadError, HubReader};
+pub use reset::{Reset, ResetHub};
 pub use routing::{Route, partition_of};
 use thiserror::Error;
 
-use crate::log::{Disk, OpenError, OsDisk, Recovery, Settings, Store, StoreId};
+use crate::log::{Disk, MemoryDisk, OpenError, OsDisk, Recovery, Retention, Settings, Store, StoreId};
+
+/// Segments in memory are at least this large: a batch of a megabyte and the table of many partitions fit.
+const MEMORY_SEGMENT_BYTES_MIN: u64 = 4 << 20;
 
 /// Why a hub or group was not made or changed.
 #[derive(Debug, Error)]
@@ -29,6 +34,20 @@ pub enum BrokerError {
     /// There is one of this name.
     #[error("hub '{0}' already exists")]
     HubExists(HubName),
+    /// There is none of this name.
+    #[error("there is no hub '{0}'")]
+    NoHub(HubName),
+    /// The hub has no such consumer group.
+    #[error("hub '{hub}' has no consumer group '{group}'")]
+    NoGroup {
+        /// The hub.
+        hub: HubName,
+        /// The group.
+        group: ConsumerGroup,
+    },
+    /// Every hub has the default group.
+    #[error("the group '{}' belongs to every hub and cannot be deleted", ConsumerGroup::DEFAULT)]
+    DefaultGroup,
     /// Names are 1 to 256 letters, digits, dots, hyphens and underscores, and start and end with a letter or digit.
     #[error("'{0}' is no name for a hub or group: use letters, digits, '.', '-' and '_'")]
     BadName(String),
@@ -71,8 +90,21 @@ impl Broker {
         Self::open_with(Arc::new(OsDisk), path, Settings::new(1))
     }
 
-    /// The same, on a disk of your own and with log settings of your own; each hub has its own partitions and
-    /// retention.
+    /// A broker that keeps everything in memory and nothing when it goes: no hub takes more than about `hub_bytes_max`,
+    /// the oldest events go first.
+    pub fn in_memory(hub_bytes_max: u64) -> Result<Self, BrokerError> {
+        let mut settings = Settings::new(1);
+        // Retention removes whole segments, so there have to be several of them.
+        let eighth = (hub_bytes_max / 8).max(1).ilog2();
+        settings.segment_bytes_max =
+            (1 << eighth).clamp(MEMORY_SEGMENT_BYTES_MIN, settings.segment_bytes_max);
+        settings.retention = Retention { bytes_max: Some(hub_bytes_max), ..Retention::default() };
+        let disk = Arc::new(MemoryDisk::new(u64::MAX));
+        Ok(Self::open_with(disk, "/", settings)?.0)
+    }
+
+    /// The same as [`Broker::open`], on a disk of your own and with log settings of your own; each hub has its own
+    /// partitions and retention. The settings' size limit holds for hubs that have none.
     pub fn open_with(
         disk: Arc<dyn Disk>,
         path: impl Into<PathBuf>,
@@ -117,12 +149,13 @@ impl Broker {
         if hubs.contains_key(&fold(name.as_str())) {
             return Err(BrokerError::HubExists(name.clone()));
         }
-        let id = self.store.hubs()?.last().map_or(1, |last| last + 1);
+        let id = self.store.unused_hub()?;
         let meta = Meta {
             name: name.as_str().to_owned(),
             partitions: options.partitions,
             retention: options.retention,
             groups: Vec::new(),
+            created_ms: self.defaults.clock.now_ms(),
         };
         let dir = self.store.hub_dir(id);
         // The log first: a directory without a description is a hub that was never finished.
@@ -131,6 +164,23 @@ impl Broker {
         let hub = Arc::new(hub);
         hubs.insert(fold(name.as_str()), hub.clone());
         Ok(hub)
+    }
+
+    /// Deletes a hub, durably: its readers and producers are told, and its directory is removed. Other hubs are not
+    /// touched. Waits for the disk, so it does not belong on a runtime's worker.
+    pub fn delete_hub(&self, name: &str) -> Result<(), BrokerError> {
+        let hub = {
+            let mut hubs = self.hubs();
+            let hub = hubs.get(&fold(name)).cloned();
+            let hub = hub.ok_or_else(|| BrokerError::NoHub(HubName::new(name)))?;
+            let path = self.store.hub_dir(hub.id());
+            self.store.delete_hub(hub.id()).map_err(|source| BrokerError::Io { path, source })?;
+            hubs.remove(&fold(name));
+            hub
+        };
+        hub.end();
+        self.store.sweep();
+        Ok(())
     }
 
     fn hubs(&self) -> MutexGuard<'_, BTreeMap<String, Arc<Hub>>> {
@@ -144,9 +194,14 @@ fn fold(name: &str) -> String {
 }
 
 fn check_name(name: &str) -> Result<(), BrokerError> {
+    if is_name(name) { Ok(()) } else { Err(BrokerError::BadName(name.to_owned())) }
+}
+
+/// Whether a hub or group can have this name: 1 to 256 letters, digits, dots, hyphens and underscores, a letter or digit
+/// at both ends.
+pub fn is_name(name: &str) -> bool {
     let ends = [name.chars().next(), name.chars().next_back()];
-    let good = (1..=256).contains(&name.len())
+    (1..=256).contains(&name.len())
         && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_'))
-        && ends.iter().all(|c| c.is_some_and(|c| c.is_ascii_alphanumeric()));
-    if good { Ok(()) } else { Err(BrokerError::BadName(name.to_owned())) }
+        && ends.iter().all(|c| c.is_some_and(|c| c.is_ascii_alphanumeric()))
 }

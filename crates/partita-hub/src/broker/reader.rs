@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use partita_core::model::{ConsumerGroup, Epoch, Position};
+use partita_core::model::{ConsumerGroup, Epoch, HubName, Position};
 use thiserror::Error;
 
 use super::admission::Refused;
@@ -51,6 +51,12 @@ impl Attach {
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum AttachError {
+    /// The hub was deleted.
+    #[error("The messaging entity '{hub}' could not be found")]
+    NoHub {
+        /// The hub.
+        hub: HubName,
+    },
     /// There is no such group.
     #[error("The messaging entity '{group}' could not be found")]
     NoGroup {
@@ -81,9 +87,24 @@ pub enum HubReadError {
         /// Who took it.
         reason: String,
     },
+    /// The hub or the consumer group was deleted. The words are the service's.
+    #[error("The messaging entity '{entity}' could not be found")]
+    Deleted {
+        /// The name of the hub or group.
+        entity: String,
+    },
     /// The log could not be read there.
     #[error(transparent)]
     Log(#[from] ReadError),
+}
+
+/// Why a reader's seat is gone.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Ended {
+    /// Another reader took the partition, in the words that are to be said.
+    Evicted(String),
+    /// The hub or the consumer group of this name was deleted.
+    Deleted(String),
 }
 
 /// How the hub reaches a reader.
@@ -94,7 +115,7 @@ pub(crate) struct Seat {
 
 #[derive(Debug, Default)]
 struct SeatState {
-    evicted: Option<String>,
+    ended: Option<Ended>,
     waker: Option<Waker>,
 }
 
@@ -103,10 +124,10 @@ impl Seat {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn evict(&self, reason: String) {
+    pub(crate) fn end(&self, why: Ended) {
         let waker = {
             let mut state = self.state();
-            state.evicted = Some(reason);
+            state.ended.get_or_insert(why);
             state.waker.take()
         };
         if let Some(waker) = waker {
@@ -156,10 +177,11 @@ impl HubReader {
         self.reader.seek(seq);
     }
 
-    /// Fails if the reader was evicted.
+    /// Fails if the reader was evicted, or what it reads was deleted.
     pub fn check(&self) -> Result<(), HubReadError> {
-        match self.seat.state().evicted.clone() {
-            Some(reason) => Err(HubReadError::Evicted { reason }),
+        match self.seat.state().ended.clone() {
+            Some(Ended::Evicted(reason)) => Err(HubReadError::Evicted { reason }),
+            Some(Ended::Deleted(entity)) => Err(HubReadError::Deleted { entity }),
             None => Ok(()),
         }
     }
@@ -184,7 +206,7 @@ impl HubReader {
     pub fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         {
             let mut state = self.seat.state();
-            if state.evicted.is_some() {
+            if state.ended.is_some() {
                 return Poll::Ready(());
             }
             state.waker = Some(cx.waker().clone());

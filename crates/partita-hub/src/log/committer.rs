@@ -7,8 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::core::lock;
 use super::error::AppendError;
-use super::format::EncodedBatch;
-use super::writer::{Placed, Writer};
+use super::writer::{Append, Placed, Writer};
 
 /// Told what became of batches: once per commit and producer, on the committer's thread, so it must not block.
 pub trait AckSink: Send + Sync {
@@ -26,8 +25,7 @@ pub struct Ack {
 }
 
 pub(crate) struct Pending {
-    pub(crate) partition: u32,
-    pub(crate) batch: EncodedBatch,
+    pub(crate) append: Append,
     pub(crate) token: u64,
     pub(crate) sink: Arc<dyn AckSink>,
 }
@@ -56,10 +54,10 @@ impl Queue {
         if state.closed {
             return Err(AppendError::Closed);
         }
-        if state.bytes > 0 && state.bytes + batch.batch.disk_bytes() > bytes_max {
+        if state.bytes > 0 && state.bytes + batch.append.disk_bytes() > bytes_max {
             return Err(AppendError::QueueFull);
         }
-        state.bytes += batch.batch.disk_bytes();
+        state.bytes += batch.append.disk_bytes();
         state.pending.push_back(batch);
         if std::mem::take(&mut state.idle) {
             self.filled.notify_one();
@@ -86,10 +84,10 @@ impl Queue {
     fn take(&self, writer: &Writer, out: &mut Vec<Pending>) {
         let mut state = lock(&self.state);
         let Some(first) = state.pending.front() else { return };
-        let room = writer.room(first.batch.disk_bytes());
+        let room = writer.room(first.append.disk_bytes());
         let mut bytes = 0;
         while let Some(next) = state.pending.front() {
-            let size = next.batch.disk_bytes();
+            let size = next.append.disk_bytes();
             if bytes > 0 && bytes + size > room {
                 break;
             }
@@ -164,27 +162,20 @@ pub(crate) fn drain(queue: &Queue, writer: &mut Writer) {
 /// Commits a group and tells its producers, each once.
 fn commit(writer: &mut Writer, group: &mut [Pending]) {
     // Stable: a producer's batches for one partition stay in order.
-    group.sort_by_key(|pending| pending.partition);
-    let batches: Vec<_> = group.iter().map(|pending| (pending.partition, pending.batch.clone())).collect();
-    let result = writer.commit(&batches);
+    group.sort_by_key(|pending| pending.append.partition);
+    let outcomes = writer.commit(group.iter().map(|pending| pending.append.clone()).collect());
 
     let mut producers: Vec<(&Arc<dyn AckSink>, Vec<Ack>)> = Vec::new();
     let mut places: HashMap<*const (), usize> = HashMap::new();
-    for (i, pending) in group.iter().enumerate() {
-        let outcome = match &result {
-            Ok(placed) => Ok(placed[i]),
-            Err(error) => Err(error.clone()),
-        };
+    for (pending, outcome) in group.iter().zip(&outcomes) {
         let place = *places.entry(Arc::as_ptr(&pending.sink).cast()).or_insert_with(|| {
             producers.push((&pending.sink, Vec::new()));
             producers.len() - 1
         });
-        producers[place].1.push(Ack { token: pending.token, outcome });
+        producers[place].1.push(Ack { token: pending.token, outcome: outcome.clone() });
     }
     for (sink, acks) in producers {
         sink.acked(&acks);
     }
-    if let Ok(placed) = &result {
-        writer.wake(placed);
-    }
+    writer.wake(outcomes.iter().flatten());
 }

@@ -12,7 +12,9 @@ use std::task::Waker;
 use super::disk::{Disk, DiskFile, WriteMode, read_full, read_whole};
 use super::format::{IndexEntry, SealedIndex, StoreId, Table};
 use super::index::IndexCache;
+use super::producers::Producers;
 use super::recovery::Damage;
+use super::retention::Retention;
 use super::scan::{Scan, ScanInput, scan};
 use super::segment::{Segment, index_path};
 use super::settings::Settings;
@@ -27,6 +29,10 @@ pub(crate) struct Core {
     pub(crate) store: StoreId,
     pub(crate) hub: u64,
     pub(crate) settings: Settings,
+    /// Idempotent producers; the committer alone adds what they sent.
+    pub(crate) producers: Mutex<Producers>,
+    /// What is kept how long, now.
+    pub(crate) retention: Mutex<Retention>,
     /// How many partitions there are now; the settings say how many there were when the hub was opened.
     pub(crate) partitions: AtomicU32,
     pub(crate) mode: WriteMode,
@@ -169,6 +175,7 @@ impl Core {
             first_commit: (!segment.damaged).then_some(segment.first_commit),
             boot: segment.boot,
             table: segment.table.clone(),
+            producers: None,
             sealed: true,
         });
         // A retired file may hold another segment by now.

@@ -127,9 +127,30 @@ pub enum AppendError {
         /// How many there are.
         partitions: u32,
     },
+    /// An idempotent producer left out a number, or repeats what was appended too long ago.
+    #[error("producer {id} sent event {found}, and its next one is {expected}")]
+    OutOfOrder {
+        /// The producer.
+        id: i64,
+        /// The number that comes next.
+        expected: i32,
+        /// The number of the batch.
+        found: i32,
+    },
+    /// A later incarnation of an idempotent producer took over.
+    #[error("producer {id} was replaced by one of epoch {epoch}")]
+    ProducerStolen {
+        /// The producer.
+        id: i64,
+        /// The epoch that counts.
+        epoch: i16,
+    },
     /// The log was closed.
     #[error("the hub's log is closed")]
     Closed,
+    /// The hub was deleted.
+    #[error("the hub was deleted")]
+    Deleted,
 }
 
 impl AppendError {

@@ -115,7 +115,7 @@ impl Housekeeper {
                 bytes: segment.capacity,
             })
             .collect();
-        for _ in 0..expired(&facts, &core.settings.retention, core.settings.clock.now_ms()) {
+        for _ in 0..expired(&facts, &lock(&core.retention).clone(), core.settings.clock.now_ms()) {
             if let Err(error) = self.remove_oldest() {
                 tracing::warn!(hub = core.hub, %error, "an old segment could not be removed");
                 return false;

@@ -14,13 +14,15 @@ use super::committer::{self, Ack, AckSink, Pending, Queue};
 use super::core::{Core, lock, read, write};
 use super::disk::WriteMode;
 use super::error::{AppendError, ReadError};
-use super::format::EncodedBatch;
+use super::format::{EncodedBatch, ProducerStamp};
 use super::housekeeper::Housekeeper;
 use super::position::{LogPosition, resolve};
+use super::producers::ProducerState;
 use super::reader::LogReader;
 use super::recovery::Damage;
+use super::retention::Retention;
 use super::settings::PARTITIONS_MAX;
-use super::writer::{Placed, Writer};
+use super::writer::{Append, Placed, Writer};
 
 /// How often retention looks at the clock, and a full disk is tried again.
 const HOUSEKEEPING: Duration = Duration::from_secs(1);
@@ -29,13 +31,10 @@ const HOUSEKEEPING: Duration = Duration::from_secs(1);
 pub struct HubLog {
     core: Arc<Core>,
     queue: Arc<Queue>,
-    /// Dropping the sender ends the housekeeper.
-    nudge: Option<SyncSender<()>>,
-    threads: Vec<JoinHandle<()>>,
+    threads: Mutex<Threads>,
     read_only: Arc<AtomicBool>,
     /// What the threads have, if there are none.
     inline: Option<Mutex<(Writer, Housekeeper)>>,
-    _lock: Arc<dyn Any + Send + Sync>,
 }
 
 impl fmt::Debug for HubLog {
@@ -45,6 +44,17 @@ impl fmt::Debug for HubLog {
             .field("dir", &self.core.dir)
             .finish_non_exhaustive()
     }
+}
+
+/// The threads that run, until the log is closed.
+#[derive(Default)]
+struct Threads {
+    committer: Option<JoinHandle<()>>,
+    keeper: Option<JoinHandle<()>>,
+    /// Dropping the sender ends the housekeeper.
+    nudge: Option<SyncSender<()>>,
+    /// The data directory's.
+    lock: Option<Arc<dyn Any + Send + Sync>>,
 }
 
 /// The ends of a partition.
@@ -74,11 +84,13 @@ impl HubLog {
         let mut log = Self {
             core: core.clone(),
             queue: queue.clone(),
-            nudge: Some(nudge.clone()),
-            threads: Vec::new(),
+            threads: Mutex::new(Threads {
+                nudge: Some(nudge.clone()),
+                lock: Some(lock),
+                ..Threads::default()
+            }),
             read_only: read_only.clone(),
             inline: None,
-            _lock: lock,
         };
         if core.settings.single_threaded {
             let mut keeper = Housekeeper::new(core);
@@ -101,7 +113,7 @@ impl HubLog {
             }
             keeper_core.spares.attend(false);
         })?;
-        log.threads.push(keeper);
+        super::core::lock(&log.threads).keeper = Some(keeper);
         let committer = thread::Builder::new().name(format!("hub-{}-commit", core.hub)).spawn(move || {
             let newest = |core: &Core| read(&core.segments).back().map(|segment| segment.id);
             let mut known = newest(&core);
@@ -117,7 +129,7 @@ impl HubLog {
                 }
             });
         })?;
-        log.threads.push(committer);
+        super::core::lock(&log.threads).committer = Some(committer);
         Ok(log)
     }
 
@@ -129,8 +141,25 @@ impl HubLog {
         token: u64,
         sink: &Arc<dyn AckSink>,
     ) -> Result<(), AppendError> {
-        self.check(partition, &batch)?;
-        let pending = Pending { partition, batch, token, sink: sink.clone() };
+        self.push(Append { partition, batch, producer: None }, token, sink)
+    }
+
+    /// The same for an idempotent producer: a batch that it repeats is not appended again, and `sink` hears of its first
+    /// place. One out of order, or of a producer that was replaced, is refused.
+    pub fn append_idempotent(
+        &self,
+        partition: u32,
+        batch: EncodedBatch,
+        producer: ProducerStamp,
+        token: u64,
+        sink: &Arc<dyn AckSink>,
+    ) -> Result<(), AppendError> {
+        self.push(Append { partition, batch, producer: Some(producer) }, token, sink)
+    }
+
+    fn push(&self, append: Append, token: u64, sink: &Arc<dyn AckSink>) -> Result<(), AppendError> {
+        self.check(append.partition, &append.batch)?;
+        let pending = Pending { append, token, sink: sink.clone() };
         self.queue.push(pending, self.core.settings.queue_bytes_max)?;
         self.commit_inline();
         Ok(())
@@ -160,6 +189,26 @@ impl HubLog {
     /// Whether the log works without threads.
     pub fn is_single_threaded(&self) -> bool {
         self.inline.is_some()
+    }
+
+    /// What is known of an idempotent producer in a partition; `None` if it never sent anything, or is forgotten.
+    pub fn producer(&self, partition: u32, id: i64) -> Option<ProducerState> {
+        lock(&self.core.producers).state(partition, id)
+    }
+
+    /// An idempotent producer begins to send to a partition, with an epoch or with the one that it had. A higher one than
+    /// before shuts out the former incarnation at once; a lower one is refused.
+    pub fn begin_producer(
+        &self,
+        partition: u32,
+        id: i64,
+        epoch: Option<i16>,
+    ) -> Result<ProducerState, AppendError> {
+        let partitions = self.partitions();
+        if partition >= partitions {
+            return Err(AppendError::NoPartition { partition, partitions });
+        }
+        lock(&self.core.producers).begin(partition, id, epoch)
     }
 
     /// The same, but waits while the queue is full.
@@ -260,21 +309,30 @@ impl HubLog {
         (segments.len(), segments.iter().map(|segment| segment.capacity).sum())
     }
 
-    /// Writes what was appended, then ends.
-    pub fn close(mut self) {
-        self.stop();
+    /// What is kept how long.
+    pub fn retention(&self) -> Retention {
+        *lock(&self.core.retention)
     }
 
-    fn stop(&mut self) {
+    /// Keeps events this long from now on. The caller keeps it and gives it when the hub is opened again.
+    pub fn set_retention(&self, retention: Retention) {
+        *lock(&self.core.retention) = retention;
+    }
+
+    /// Writes what was appended, then ends: no more is taken, and readers are told once they have read all. Waits
+    /// for the disk.
+    pub fn close(&self) {
         self.queue.close();
+        let mut threads = lock(&self.threads);
         // The committer may wait for a segment to be prepared, so it ends first.
-        if let Some(committer) = (self.threads.len() > 1).then(|| self.threads.remove(1)) {
+        if let Some(committer) = threads.committer.take() {
             let _ = committer.join();
         }
-        self.nudge = None;
-        for thread in self.threads.drain(..) {
-            let _ = thread.join();
+        threads.nudge = None;
+        if let Some(keeper) = threads.keeper.take() {
+            let _ = keeper.join();
         }
+        threads.lock = None;
         self.core.closed.store(true, Ordering::Release);
         let waiting = std::mem::take(&mut *lock(&self.core.waiting));
         waiting.into_values().flatten().for_each(std::task::Waker::wake);
@@ -283,7 +341,7 @@ impl HubLog {
 
 impl Drop for HubLog {
     fn drop(&mut self) {
-        self.stop();
+        self.close();
     }
 }
 

@@ -97,6 +97,7 @@ mod tests {
             base_offset: base_seq * 10,
             count: 1,
             time_ms: 5,
+            producer: None,
         };
         let mut index = LiveIndex::default();
         for (seq, pos) in [(0, 8_192), (1, 38_192), (2, 68_192)] {

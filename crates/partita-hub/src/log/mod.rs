@@ -23,28 +23,34 @@ mod hub_log;
 mod index;
 pub(crate) mod park;
 mod position;
+mod producers;
 mod reader;
 mod recovery;
+pub(crate) mod removal;
 mod retention;
 mod scan;
 mod segment;
 mod settings;
 mod spares;
-mod store;
+pub(crate) mod store;
 mod tail;
 mod writer;
 
 #[cfg(test)]
 mod tests;
 
+pub(crate) use disk::read_whole;
+pub(crate) use format::{StoreRecord, StoreRecordError};
+
 pub use committer::{Ack, AckSink};
-pub use disk::{Access, Disk, DiskFile, OsDisk, WriteMode};
+pub use disk::{Access, Disk, DiskFile, MemoryDisk, OsDisk, WriteMode};
 #[cfg(any(test, feature = "testkit"))]
 pub use disk::{Fault, SimDisk, When};
 pub use error::{AppendError, OpenError, ReadError};
-pub use format::{BatchBuilder, EncodeError, EncodedBatch, StoreId, StoredBatch, StoredEvent};
+pub use format::{BatchBuilder, EncodeError, EncodedBatch, ProducerStamp, StoreId, StoredBatch, StoredEvent};
 pub use hub_log::{HubLog, PartitionInfo};
 pub use position::LogPosition;
+pub use producers::ProducerState;
 pub use reader::LogReader;
 pub use recovery::{Damage, Recovery};
 pub use retention::Retention;

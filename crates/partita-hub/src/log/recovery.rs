@@ -10,9 +10,10 @@ use std::time::{Duration, Instant};
 
 use super::aligned::AlignedBuf;
 use super::core::{Core, lock, read_range, write};
-use super::disk::{Access, Disk, WriteMode, probe, read_full};
+use super::disk::{Access, Disk, WriteMode, is_full, probe, read_full, write_exact};
 use super::error::OpenError;
-use super::format::{BLOCK, NewSegment, Seed, SegmentHeader, StoreId, Table};
+use super::format::{BLOCK, NewSegment, ProducerEntry, Seed, SegmentHeader, StoreId, Table};
+use super::producers::Producers;
 use super::scan::{PlacedBatch, Scan, ScanInput, scan};
 use super::segment::{Segment, SegmentParts, segment_id, segment_path};
 use super::settings::{Durability, Settings};
@@ -80,16 +81,19 @@ struct Found {
     path: PathBuf,
     len: u64,
     header: Option<(SegmentHeader, Table)>,
+    producers: Vec<ProducerEntry>,
 }
 
 /// The log after its last readable header, scanned.
 struct Last {
     id: u64,
     end: u64,
+    marked: u64,
     bytes: Vec<u8>,
     tail_start: u64,
     tail: Vec<PlacedBatch>,
     table: Table,
+    producers: Producers,
     next_commit: u64,
     boot_max: u32,
 }
@@ -111,7 +115,11 @@ pub(crate) fn open(
     let relaxed = settings.durability != Durability::Always;
     let mode = match settings.buffered || relaxed {
         true => WriteMode::Buffered,
-        false => probe(&*disk, dir).map_err(|error| OpenError::io("writing", dir, error))?,
+        false => match probe(&*disk, dir) {
+            // No room to find out. What is there can still be read, and its last segment written.
+            Err(error) if is_full(&error) && !found.is_empty() => WriteMode::Buffered,
+            mode => mode.map_err(|error| OpenError::io("writing", dir, error))?,
+        },
     };
     let core = Arc::new(Core {
         dir: dir.to_owned(),
@@ -127,6 +135,8 @@ pub(crate) fn open(
         waiting: Mutex::default(),
         closed: Default::default(),
         damage: Mutex::default(),
+        retention: Mutex::new(settings.retention),
+        producers: Mutex::new(Producers::new(settings.producers_per_partition(settings.partitions))),
         to_index: Mutex::default(),
         settings,
         disk,
@@ -176,17 +186,19 @@ fn find_segments(
             return Err(OpenError::Foreign { path });
         }
         let header = header.filter(|h| (h.hub, h.segment, h.capacity) == (hub, id, len));
-        let mut known = None;
+        let (mut known, mut producers) = (None, Vec::new());
         if let Some(header) = header {
             let mut bytes = vec![0; header.data_start() - BLOCK];
             read_full(&*file, &mut bytes, BLOCK as u64).map_err(fail)?;
-            known = header.decode_table(&bytes).map(|table| (header, table));
+            if let Some((table, entries)) = header.decode_table(&bytes) {
+                (known, producers) = (Some((header, table)), entries);
+            }
         }
         if let Some((header, _)) = known.as_ref().filter(|(h, _)| h.partitions > settings.partitions) {
             let (found, asked) = (header.partitions, settings.partitions);
             return Err(OpenError::FewerPartitions { hub, found, asked });
         }
-        out.push(Found { id, path, len, header: known });
+        out.push(Found { id, path, len, header: known, producers });
     }
     Ok(out)
 }
@@ -315,11 +327,17 @@ fn resume(core: &Arc<Core>, found: Vec<Found>, recovery: &mut Recovery) -> Resul
     last.table.resize(asked as usize, Default::default());
     write(&core.segments).clone_from(&segments);
     write(&core.ends).clone_from(&last.table);
+    lock(&core.producers).clone_from(&last.producers);
     core.spares.want(core.settings.next_segment(active.capacity, core.partitions()));
 
     let fail = |error| OpenError::io("writing", &active.path, error);
     let file = core.disk.open(&active.path, Access::Write(core.mode)).map_err(fail)?;
-    // After a kill, whole groups may be in the page cache only, and so may the segment's name.
+    // After a kill, whole groups may be in the page cache only, and so may the segment's name. After a sync that failed
+    // before, groups may even look durable there; what no mark vouches for is written again.
+    let (from, to) = (last.marked as usize, last.end as usize);
+    if let (WriteMode::Buffered, Some(doubtful)) = (core.mode, last.bytes.get(from..to)) {
+        write_exact(&*file, doubtful, last.marked).map_err(fail)?;
+    }
     file.sync().map_err(fail)?;
     core.disk.sync_dir(&core.dir).map_err(fail)?;
     if !active.damaged {
@@ -354,6 +372,13 @@ fn scan_last(
         (None, Some(before)) => before.table.clone(),
         (None, None) => Table::new(),
     };
+    let producers = match (header, before) {
+        (None, Some(before)) => before.producers.clone(),
+        _ => {
+            let keep = core.settings.producers_per_partition(core.partitions());
+            Producers::of(segment.producers.clone(), keep)
+        }
+    };
     let boot = header.map(|(header, _)| header.boot).or(before.map(|last| last.boot_max)).unwrap_or(1);
     let found: Scan = scan(ScanInput {
         bytes: &bytes,
@@ -363,6 +388,7 @@ fn scan_last(
         first_commit: header.map(|(header, _)| header.first_commit),
         boot,
         table,
+        producers: Some(producers),
         sealed: false,
     });
     recovery.groups += found.groups;
@@ -372,10 +398,12 @@ fn scan_last(
     let last = Last {
         id: segment.id,
         end: found.end,
+        marked: found.marked,
         bytes,
         tail_start: found.tail_start,
         tail: found.tail,
         table: found.table,
+        producers: found.producers.unwrap_or_else(|| Producers::new(0)),
         next_commit,
         boot_max: found.boot_max.max(before.map_or(0, |last| last.boot_max)),
     };

@@ -6,10 +6,12 @@ use std::ops::Range;
 use memchr::memmem;
 
 use super::format::{
-    BATCH_HEADER, BLOCK, BatchHeader, FLAG_RELAXED, GROUP_HEADER, GROUP_MAGIC, GroupHeader, GroupView, Seed,
+    BLOCK, BatchHeader, FLAG_MARK, FLAG_RELAXED, GROUP_HEADER, GROUP_MAGIC, GroupHeader, GroupView, Seed,
     Table, parse_group,
 };
 use super::index::LiveIndex;
+use super::producers::Producers;
+use super::writer::Placed;
 
 /// The least that an event takes on disk: one byte, and its end.
 const EVENT_BYTES_MIN: u64 = 5;
@@ -30,6 +32,8 @@ pub(crate) struct ScanInput<'a> {
     pub(crate) boot: u32,
     /// The partitions at the start of the segment.
     pub(crate) table: Table,
+    /// The idempotent producers at the start of the segment, if anyone wants to know.
+    pub(crate) producers: Option<Producers>,
     /// Whether the segment is known to be written up to the end of `bytes`, so that a hole at the end is damage.
     pub(crate) sealed: bool,
 }
@@ -41,7 +45,10 @@ pub(crate) struct Scan {
     pub(crate) end: u64,
     /// The partitions after the last group.
     pub(crate) table: Table,
+    pub(crate) producers: Option<Producers>,
     pub(crate) index: LiveIndex,
+    /// Where the last mark ends, or the groups start: what lies before it was durable.
+    pub(crate) marked: u64,
     /// Bytes that are not what was written, although later ones are.
     pub(crate) damage: Vec<Range<u64>>,
     /// Bytes of a commit that was under way when the power went.
@@ -68,10 +75,12 @@ struct Scanner<'a> {
     seed: Seed,
     sealed: bool,
     at: usize,
+    marked: usize,
     expect: Option<u64>,
     boot: u32,
     boot_max: u32,
     table: Table,
+    producers: Option<Producers>,
     /// Damaged bytes before each partition's last batch: what came after that may have held events of it.
     settled: Vec<u64>,
     damaged_bytes: u64,
@@ -89,11 +98,13 @@ impl<'a> Scanner<'a> {
             seed: input.seed,
             sealed: input.sealed,
             at: input.start as usize,
+            marked: input.start as usize,
             expect: input.first_commit,
             boot: input.boot,
             boot_max: input.boot,
             settled: vec![0; input.table.len()],
             table: input.table,
+            producers: input.producers,
             damaged_bytes: 0,
             index: LiveIndex::default(),
             damage: Vec::new(),
@@ -136,6 +147,9 @@ impl<'a> Scanner<'a> {
         let to = next.as_ref().map_or(self.bytes.len(), |(at, _)| *at);
         self.damage.push(self.at as u64..to as u64);
         self.damaged_bytes += (to - self.at) as u64;
+        if let Some(producers) = &mut self.producers {
+            producers.forget();
+        }
         self.at = to;
         self.expect = next.map(|(_, group)| group.header.commit);
         true
@@ -189,14 +203,20 @@ impl<'a> Scanner<'a> {
             entry.next_offset = batch.next_offset();
             entry.last_time = batch.time_ms;
             entry.last_offset = match whole {
-                true => batch.last_offset(&self.bytes[pos + BATCH_HEADER..]),
+                true => batch.last_offset(&self.bytes[pos + batch.head_len()..]),
                 false => batch.base_offset,
             };
             self.settled[p] = self.damaged_bytes;
+            if let (Some(producers), Some(stamp)) = (&mut self.producers, batch.producer) {
+                producers.appended(stamp, &Placed::of(batch));
+            }
             self.index.add(batch, pos as u64);
         }
         let from = self.at as u64;
         self.at += view.header.len as usize;
+        if view.header.flags & FLAG_MARK != 0 {
+            self.marked = self.at;
+        }
         self.expect = Some(view.header.commit + 1);
         self.boot = view.header.boot;
         self.boot_max = self.boot_max.max(self.boot);
@@ -235,7 +255,9 @@ impl<'a> Scanner<'a> {
         }
         Scan {
             end: self.at as u64,
+            marked: self.marked as u64,
             table: self.table,
+            producers: self.producers,
             index: self.index,
             damage: self.damage,
             torn,

@@ -139,6 +139,15 @@ pub(crate) fn index_path(dir: &Path, id: u64) -> PathBuf {
 
 /// The id in the name of a segment's file.
 pub(crate) fn segment_id(name: &str) -> Option<u64> {
-    let hex = name.strip_suffix(".seg")?;
+    number(name.strip_suffix(".seg")?)
+}
+
+/// The id in the name of an index file.
+pub(crate) fn index_id(name: &str) -> Option<u64> {
+    number(name.strip_suffix(".idx")?)
+}
+
+/// Reads 16 hex digits.
+pub(crate) fn number(hex: &str) -> Option<u64> {
     (hex.len() == 16).then(|| u64::from_str_radix(hex, 16).ok()).flatten()
 }

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::error::OpenError;
-use super::format::{BATCH_BYTES_LIMIT, BLOCK, GROUP_HEADER, SegmentHeader};
+use super::format::{BATCH_BYTES_LIMIT, BLOCK, GROUP_HEADER, PRODUCER_BLOCK, SegmentHeader};
+use super::producers::PER_PARTITION_MAX;
 use super::retention::Retention;
 
 /// The most partitions a hub has.
@@ -76,6 +77,8 @@ pub struct Settings {
     pub durability: Durability,
     /// What goes when.
     pub retention: Retention,
+    /// Idempotent producers that are remembered, shared equally by the partitions, which remember at most 64 each.
+    pub producers_max: u32,
     /// Idle time after which a mark is written, see `docs/log-format.md`.
     pub mark_after: Duration,
     /// Writes through the page cache even where direct I/O works.
@@ -97,11 +100,13 @@ impl Settings {
             segment_bytes_first: 1 << 20,
             segment_bytes_max: 64 << 20,
             group_bytes_max: 4 << 20,
-            batch_bytes_max: 1 << 20,
+            // A message of 1 MiB, and what the log adds to it.
+            batch_bytes_max: (1 << 20) + (64 << 10),
             queue_bytes_max: 16 << 20,
             tail_bytes_max: 16 << 20,
             durability: Durability::default(),
             retention: Retention::default(),
+            producers_max: 4_096,
             mark_after: Duration::from_millis(100),
             buffered: false,
             clock: Clock::default(),
@@ -130,9 +135,8 @@ impl Settings {
 
     /// The first segment's size: as told, but the largest batch fits.
     pub(crate) fn smallest_segment(&self, partitions: u32) -> u64 {
-        let start = SegmentHeader::data_start_for(partitions as usize);
         // A group's header, the batch, and a mark after it.
-        let need = start + 2 * GROUP_HEADER + self.batch_bytes_max;
+        let need = self.start_max(partitions) + 2 * GROUP_HEADER + self.batch_bytes_max + PRODUCER_BLOCK;
         self.segment_bytes_first.max((need as u64).next_power_of_two()).next_multiple_of(BLOCK as u64)
     }
 
@@ -144,7 +148,20 @@ impl Settings {
 
     /// Room for batches in the smallest segment.
     pub(crate) fn smallest_room(&self, partitions: u32) -> usize {
-        let start = SegmentHeader::data_start_for(partitions as usize);
-        self.smallest_segment(partitions) as usize - start - 2 * GROUP_HEADER
+        self.smallest_segment(partitions) as usize - self.start_max(partitions) - 2 * GROUP_HEADER
+    }
+
+    /// Where groups start when as many producers are remembered as may be.
+    fn start_max(&self, partitions: u32) -> usize {
+        let partitions = partitions as usize;
+        SegmentHeader::data_start_for(
+            partitions,
+            partitions * self.producers_per_partition(partitions as u32),
+        )
+    }
+
+    /// How many idempotent producers a partition remembers.
+    pub(crate) fn producers_per_partition(&self, partitions: u32) -> usize {
+        ((self.producers_max / partitions.max(1)) as usize).min(PER_PARTITION_MAX)
     }
 }

@@ -11,9 +11,11 @@ use super::error::OpenError;
 use super::format::{FORMAT_MAJOR, StoreId, StoreRecord, StoreRecordError};
 use super::hub_log::HubLog;
 use super::recovery::Recovery;
+use super::removal;
+use super::segment::number;
 use super::settings::Settings;
 
-const STORE: &str = "STORE";
+pub(crate) const STORE: &str = "STORE";
 
 /// An open data directory.
 pub struct Store {
@@ -66,22 +68,21 @@ impl Store {
         let begun = content.len() <= StoreRecord::LEN && StoreRecord::decode(&content).is_err();
         let id = if unused && begun && content.iter().all(|byte| *byte == 0) {
             let id = StoreId::generate();
-            make_durable(&*disk, &path, &file, Some(id)).map_err(fail("creating"))?;
+            make_durable(&*disk, &path, &file, id).map_err(fail("creating"))?;
             id
         } else {
             match StoreRecord::decode(&content) {
-                // A first start that was killed may have left it in the page cache only.
-                Ok(record) => make_durable(&*disk, &path, &file, None)
+                // A first start that was killed may have left it in the page cache only, and a failed sync may have
+                // marked it clean there: so it is written again.
+                Ok(record) => make_durable(&*disk, &path, &file, record.store)
                     .map(|()| record.store)
-                    .map_err(fail("syncing"))?,
-                Err(StoreRecordError::Foreign) => return Err(OpenError::Foreign { path }),
-                Err(StoreRecordError::Damaged) => return Err(OpenError::Damaged { path: file }),
-                Err(StoreRecordError::Newer { major }) => {
-                    return Err(OpenError::NewerFormat { path, found: major, known: FORMAT_MAJOR });
-                }
+                    .map_err(fail("writing"))?,
+                Err(error) => return Err(refusal(error, path)),
             }
         };
-        Ok(Self { disk, path, id, _lock: lock })
+        let store = Self { disk, path, id, _lock: lock };
+        store.sweep();
+        Ok(store)
     }
 
     /// Which life of the data this is.
@@ -106,18 +107,46 @@ impl Store {
 
     /// The hubs there are, in order.
     pub fn hubs(&self) -> Result<Vec<u64>, OpenError> {
-        let dir = self.path.join("hubs");
-        let names = match self.disk.list(&dir) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
-            names => names.map_err(|error| OpenError::io("listing", dir, error))?,
-        };
-        let mut ids: Vec<u64> = names.iter().filter_map(|name| u64::from_str_radix(name, 16).ok()).collect();
-        ids.sort_unstable();
+        let mut ids = Vec::new();
+        for id in hub_numbers(&*self.disk, &self.path)? {
+            let dir = self.hub_dir(id);
+            let deleted = removal::is_deleted(&*self.disk, &dir);
+            if !deleted.map_err(|error| OpenError::io("listing", dir, error))? {
+                ids.push(id);
+            }
+        }
         Ok(ids)
     }
 
+    /// A number that no hub has or had.
+    pub(crate) fn unused_hub(&self) -> Result<u64, OpenError> {
+        Ok(hub_numbers(&*self.disk, &self.path)?.last().map_or(1, |last| last + 1))
+    }
+
+    /// Makes a hub gone, durably. Its log may still be open; see [`Store::sweep`].
+    pub(crate) fn delete_hub(&self, hub: u64) -> io::Result<()> {
+        removal::mark_deleted(&*self.disk, &self.hub_dir(hub))
+    }
+
+    /// Removes what deleted hubs left. What cannot be removed now is tried again when the directory is opened.
+    pub(crate) fn sweep(&self) {
+        let Ok(ids) = hub_numbers(&*self.disk, &self.path) else { return };
+        for id in &ids {
+            let dir = self.hub_dir(*id);
+            // The highest number stays taken: a hub that is made later must not be taken for the one that went.
+            let keep_number = ids.last() == Some(id);
+            let swept = removal::is_deleted(&*self.disk, &dir).and_then(|deleted| match deleted {
+                true => removal::sweep(&*self.disk, &dir, keep_number),
+                false => Ok(()),
+            });
+            if let Err(error) = swept {
+                tracing::warn!(hub = id, %error, "what a deleted hub left could not be removed yet");
+            }
+        }
+    }
+
     pub(crate) fn hub_dir(&self, hub: u64) -> PathBuf {
-        self.path.join("hubs").join(format!("{hub:016x}"))
+        hub_dir(&self.path, hub)
     }
 
     #[cfg(test)]
@@ -126,13 +155,39 @@ impl Store {
     }
 }
 
-/// Writes the file if it has no content yet, and makes it durable.
-fn make_durable(disk: &dyn Disk, dir: &Path, path: &Path, id: Option<StoreId>) -> io::Result<()> {
-    // The lock is on this very file, so it is written in place; until it is whole nothing else is in the directory.
-    let file = disk.open(path, Access::Write(WriteMode::Buffered))?;
-    if let Some(id) = id {
-        write_exact(&*file, &StoreRecord::new(id).encode(), 0)?;
+/// What a user is told about a `STORE` that is not taken.
+pub(crate) fn refusal(error: StoreRecordError, path: PathBuf) -> OpenError {
+    match error {
+        StoreRecordError::Foreign => OpenError::Foreign { path },
+        StoreRecordError::Damaged => OpenError::Damaged { path: path.join(STORE) },
+        StoreRecordError::Newer { major } => {
+            OpenError::NewerFormat { path, found: major, known: FORMAT_MAJOR }
+        }
     }
+}
+
+/// The directory of a hub.
+pub(crate) fn hub_dir(path: &Path, hub: u64) -> PathBuf {
+    path.join("hubs").join(format!("{hub:016x}"))
+}
+
+/// The numbers that have a directory, in order; some of those hubs may have been deleted, or never finished.
+pub(crate) fn hub_numbers(disk: &dyn Disk, path: &Path) -> Result<Vec<u64>, OpenError> {
+    let dir = path.join("hubs");
+    let names = match disk.list(&dir) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+        names => names.map_err(|error| OpenError::io("listing", dir, error))?,
+    };
+    let mut ids: Vec<u64> = names.iter().filter_map(|name| number(name)).collect();
+    ids.sort_unstable();
+    Ok(ids)
+}
+
+/// Writes the file and makes it durable.
+pub(crate) fn make_durable(disk: &dyn Disk, dir: &Path, path: &Path, id: StoreId) -> io::Result<()> {
+    // The lock is on this very file, so it is written in place; it is smaller than what a disk writes at once.
+    let file = disk.open(path, Access::Write(WriteMode::Buffered))?;
+    write_exact(&*file, &StoreRecord::new(id).encode(), 0)?;
     file.sync()?;
     disk.sync_dir(dir)
 }

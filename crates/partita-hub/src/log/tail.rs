@@ -7,7 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::aligned::{AlignedBuf, SharedBuf};
-use super::format::{BATCH_HEADER, BatchHeader, StoredBatch};
+use super::format::{BatchHeader, StoredBatch};
 
 /// One commit as it was written.
 #[derive(Debug)]
@@ -84,7 +84,7 @@ impl TailCache {
                     return Some(commit.number);
                 }
                 let at = (pos - commit.base) as usize;
-                let body = whole.slice(at + BATCH_HEADER..at + batch.len as usize);
+                let body = whole.slice(at + batch.head_len()..at + batch.len as usize);
                 bytes += body.len();
                 out.push(StoredBatch::new(*batch, body).starting_at(seq));
                 seq = batch.next_seq();

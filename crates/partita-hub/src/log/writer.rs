@@ -7,13 +7,14 @@ use std::time::{Duration, Instant};
 
 use super::aligned::AlignedBuf;
 use super::core::{Core, lock, write};
-use super::disk::{Access, DiskFile, WriteMode, write_exact};
+use super::disk::{Access, DiskFile, WriteMode, is_full, write_exact};
 use super::error::AppendError;
 use super::format::{
-    BLOCK, BatchHeader, EncodedBatch, FLAG_MARK, FLAG_RELAXED, GROUP_HEADER, GroupHeader, NewSegment, Seed,
-    SegmentHeader, Table,
+    BLOCK, BatchHeader, EncodedBatch, FLAG_MARK, FLAG_RELAXED, GROUP_HEADER, GroupHeader, NewSegment,
+    PRODUCER_BLOCK, ProducerStamp, Seed, SegmentHeader, Table,
 };
 use super::index::LiveIndex;
+use super::producers::Verdict;
 use super::segment::{Segment, SegmentParts, segment_path};
 use super::settings::Durability;
 use super::tail::Commit;
@@ -34,6 +35,33 @@ pub struct Placed {
     pub count: u32,
     /// When they were enqueued, in milliseconds since 1970.
     pub time_ms: i64,
+}
+
+impl Placed {
+    pub(crate) fn of(header: &BatchHeader) -> Self {
+        Self {
+            partition: header.partition,
+            first_seq: header.base_seq,
+            first_offset: header.base_offset,
+            count: header.count,
+            time_ms: header.time_ms,
+        }
+    }
+}
+
+/// A batch that is to be appended.
+#[derive(Clone, Debug)]
+pub(crate) struct Append {
+    pub(crate) partition: u32,
+    pub(crate) batch: EncodedBatch,
+    pub(crate) producer: Option<ProducerStamp>,
+}
+
+impl Append {
+    /// How many bytes it takes on disk.
+    pub(crate) fn disk_bytes(&self) -> usize {
+        self.batch.disk_bytes() + if self.producer.is_some() { PRODUCER_BLOCK } else { 0 }
+    }
 }
 
 /// Why a segment could not be opened.
@@ -122,11 +150,52 @@ impl Writer {
         self.failed.as_deref()
     }
 
-    /// Writes batches as one group and makes them visible to readers. When it returns `Ok`, they are as durable as
-    /// the settings say; an error means that none of them was placed. `batches` must be sorted by partition.
-    pub(crate) fn commit(&mut self, batches: &[(u32, EncodedBatch)]) -> Result<Vec<Placed>, AppendError> {
-        debug_assert!(batches.is_sorted_by_key(|(partition, _)| *partition));
-        let bytes: usize = batches.iter().map(|(_, batch)| batch.disk_bytes()).sum();
+    /// Writes batches as one group and makes them visible to readers; what became of each. Those that were placed are
+    /// as durable as the settings say. What idempotent producers repeat is not written again. `batches` must be sorted
+    /// by partition.
+    pub(crate) fn commit(&mut self, mut batches: Vec<Append>) -> Vec<Result<Placed, AppendError>> {
+        debug_assert!(batches.is_sorted_by_key(|append| append.partition));
+        if batches.iter().all(|append| append.producer.is_none()) {
+            let count = batches.len();
+            return match self.write_batches(&batches) {
+                Ok(placed) => placed.into_iter().map(Ok).collect(),
+                Err(error) => vec![Err(error); count],
+            };
+        }
+        let judged = batches.iter().map(|a| (a.partition, a.batch.count(), a.producer.as_ref()));
+        let verdicts = lock(&self.core.producers).judge(judged);
+        let mut is_new = verdicts.iter().map(|verdict| *verdict == Verdict::Append);
+        batches.retain(|_| is_new.next() == Some(true));
+        let written = match batches.is_empty() {
+            true => Ok(Vec::new()),
+            false => self.write_batches(&batches),
+        };
+        if let Ok(placed) = &written {
+            let mut producers = lock(&self.core.producers);
+            for (append, placed) in batches.iter().zip(placed) {
+                if let Some(stamp) = append.producer {
+                    producers.appended(stamp, placed);
+                }
+            }
+        }
+        let mut written = written.map(Vec::into_iter);
+        let mut outcomes: Vec<Result<Placed, AppendError>> = Vec::with_capacity(verdicts.len());
+        for verdict in verdicts {
+            outcomes.push(match verdict {
+                Verdict::Append => match &mut written {
+                    Ok(placed) => placed.next().ok_or(AppendError::Closed),
+                    Err(error) => Err(error.clone()),
+                },
+                Verdict::Repeats(placed) => Ok(placed),
+                Verdict::RepeatsAhead(index) => outcomes[index].clone(),
+                Verdict::Refused(error) => Err(error),
+            });
+        }
+        outcomes
+    }
+
+    fn write_batches(&mut self, batches: &[Append]) -> Result<Vec<Placed>, AppendError> {
+        let bytes: usize = batches.iter().map(Append::disk_bytes).sum();
         let flags = if self.core.settings.durability == Durability::Always { 0 } else { FLAG_RELAXED };
         self.write_group(batches, bytes, flags)
     }
@@ -172,7 +241,7 @@ impl Writer {
 
     fn write_group(
         &mut self,
-        batches: &[(u32, EncodedBatch)],
+        batches: &[Append],
         bytes: usize,
         flags: u32,
     ) -> Result<Vec<Placed>, AppendError> {
@@ -200,21 +269,27 @@ impl Writer {
             match self.write(&buf, flags) {
                 Ok(()) => return Ok(self.publish(batches, headers, buf, group_at, time_ms)),
                 Err(error) if attempt == 0 => self.abandon(&error),
+                // Not every file system keeps the space that it reserved. Nothing is wrong with this one: the next commit
+                // goes to another segment, when one can be prepared.
+                Err(error) if is_full(&error) => {
+                    self.abandon(&error);
+                    return Err(AppendError::NoSpace { reason: error.to_string() });
+                }
                 Err(error) => return Err(self.give_up(&error)),
             }
         }
         unreachable!("the second attempt returns")
     }
 
-    fn headers(&self, batches: &[(u32, EncodedBatch)], time_ms: i64) -> Vec<BatchHeader> {
+    fn headers(&self, batches: &[Append], time_ms: i64) -> Vec<BatchHeader> {
         let mut last: Option<BatchHeader> = None;
-        let place = |(partition, batch): &(u32, EncodedBatch)| {
+        let place = |Append { partition, batch, producer }: &Append| {
             let entry = self.table[*partition as usize];
             let (seq, offset) = match last {
                 Some(before) if before.partition == *partition => (before.next_seq(), before.next_offset()),
                 _ => (entry.next_seq, entry.next_offset),
             };
-            let header = batch.header(*partition, seq, offset, time_ms);
+            let header = batch.header(*partition, seq, offset, time_ms).stamped(*producer);
             last = Some(header);
             header
         };
@@ -224,7 +299,7 @@ impl Writer {
     /// The bytes of the write: the start of the last block, the group, zeros. Returns also where the group starts.
     fn encode(
         &mut self,
-        batches: &[(u32, EncodedBatch)],
+        batches: &[Append],
         headers: &[BatchHeader],
         bytes: usize,
         flags: u32,
@@ -236,7 +311,7 @@ impl Writer {
         let mut buf = self.buffer(group_at + len);
         buf.extend(&self.partial);
         buf.extend(&[0; GROUP_HEADER]);
-        for ((_, batch), header) in batches.iter().zip(headers) {
+        for (Append { batch, .. }, header) in batches.iter().zip(headers) {
             buf.extend(&header.encode(seed));
             buf.extend(&batch.ends);
             buf.extend(&batch.events);
@@ -271,7 +346,7 @@ impl Writer {
     /// Makes a written group visible: index, tail cache, end of the segment, ends of the partitions, in this order.
     fn publish(
         &mut self,
-        batches: &[(u32, EncodedBatch)],
+        batches: &[Append],
         headers: Vec<BatchHeader>,
         buf: AlignedBuf,
         group_at: usize,
@@ -295,19 +370,13 @@ impl Writer {
                 pos += u64::from(header.len);
             }
         }
-        for ((_, batch), header) in batches.iter().zip(&headers) {
+        for (Append { batch, .. }, header) in batches.iter().zip(&headers) {
             let entry = &mut self.table[header.partition as usize];
             entry.next_seq = header.next_seq();
             entry.next_offset = header.next_offset();
             entry.last_offset = header.base_offset + batch.last_start();
             entry.last_time = time_ms;
-            placed.push(Placed {
-                partition: header.partition,
-                first_seq: header.base_seq,
-                first_offset: header.base_offset,
-                count: header.count,
-                time_ms,
-            });
+            placed.push(Placed::of(header));
         }
         let keep = match self.core.mode {
             WriteMode::Direct => base + block as u64,
@@ -340,7 +409,7 @@ impl Writer {
     }
 
     /// Wakes readers that wait for these partitions.
-    pub(crate) fn wake(&self, placed: &[Placed]) {
+    pub(crate) fn wake<'a>(&self, placed: impl IntoIterator<Item = &'a Placed>) {
         let mut wakers = Vec::new();
         {
             let mut waiting = lock(&self.core.waiting);
@@ -404,7 +473,15 @@ impl Writer {
             prev_segment: self.segment.id,
             prev_end: self.end,
         };
-        let (file, segment) = begin_segment(&core, &new, &spare.path, &self.table).map_err(RollError::Io)?;
+        let (file, head) = match write_head(&core, &new, &spare.path, &self.table) {
+            // It has no segment's name yet, so it can go, and make room.
+            Err(error) if is_full(&error) => {
+                let _ = core.disk.remove(&spare.path);
+                return Err(RollError::NoSpare(error.to_string()));
+            }
+            written => written.map_err(RollError::Io)?,
+        };
+        let segment = name_segment(&core, &new, &spare.path, &self.table, head).map_err(RollError::Io)?;
         core.spares.want(core.settings.next_segment(segment.capacity, core.partitions()));
         self.segment.seal();
         lock(&core.to_index).push_back(self.segment.clone());
@@ -426,14 +503,39 @@ pub(crate) fn begin_segment(
     spare: &std::path::Path,
     table: &Table,
 ) -> io::Result<(Arc<dyn DiskFile>, Arc<Segment>)> {
+    let (file, head) = write_head(core, new, spare, table)?;
+    Ok((file, name_segment(core, new, spare, table, head)?))
+}
+
+/// Makes header and table durable in a prepared file; their length.
+fn write_head(
+    core: &Core,
+    new: &NewSegment,
+    spare: &std::path::Path,
+    table: &Table,
+) -> io::Result<(Arc<dyn DiskFile>, usize)> {
     let file = core.disk.open(spare, Access::Write(core.mode))?;
-    let head = SegmentHeader::encode(new, table);
+    let head = {
+        let mut producers = lock(&core.producers);
+        producers.keep(core.settings.producers_per_partition(core.partitions()));
+        SegmentHeader::encode(new, table, &producers.entries().collect::<Vec<_>>())
+    };
     let mut buf = AlignedBuf::with_capacity(head.len());
     buf.extend(&head);
     write_exact(&*file, buf.as_slice(), 0)?;
     if core.mode == WriteMode::Buffered {
         file.sync()?;
     }
+    Ok((file, head.len()))
+}
+
+fn name_segment(
+    core: &Core,
+    new: &NewSegment,
+    spare: &std::path::Path,
+    table: &Table,
+    head: usize,
+) -> io::Result<Arc<Segment>> {
     let path = segment_path(&core.dir, new.segment);
     core.disk.rename(spare, &path)?;
     core.disk.sync_dir(&core.dir)?;
@@ -441,16 +543,16 @@ pub(crate) fn begin_segment(
         id: new.segment,
         path,
         capacity: new.capacity,
-        start: head.len() as u64,
+        start: head as u64,
         first_commit: new.first_commit,
         boot: new.boot,
         seed: Seed::new(new.store, new.segment),
         table: table.clone(),
         damaged: false,
-        end: head.len() as u64,
+        end: head as u64,
         last_time: new.created_ms,
         sealed: false,
         live: Some(LiveIndex::default()),
     });
-    Ok((file, Arc::new(segment)))
+    Ok(Arc::new(segment))
 }

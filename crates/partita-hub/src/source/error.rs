@@ -9,7 +9,7 @@ use crate::log::ReadError;
 
 pub(super) fn of_attach(error: AttachError) -> SourceError {
     let kind = match &error {
-        AttachError::NoGroup { .. } => SourceErrorKind::Fatal,
+        AttachError::NoGroup { .. } | AttachError::NoHub { .. } => SourceErrorKind::Fatal,
         // A place of another hub: it is not in this one.
         AttachError::BadPosition { .. } => SourceErrorKind::PositionGone,
         // One of the others may leave.
@@ -23,6 +23,7 @@ pub(super) fn of_attach(error: AttachError) -> SourceError {
 pub(super) fn of_read(error: HubReadError) -> SourceError {
     let kind = match &error {
         HubReadError::Evicted { .. } => SourceErrorKind::OwnershipLost,
+        HubReadError::Deleted { .. } => SourceErrorKind::Fatal,
         HubReadError::Log(error) => kind(error),
     };
     SourceError::new(kind, error)

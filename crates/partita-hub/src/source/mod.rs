@@ -8,6 +8,7 @@
 //! reader fails for good, and its error names the events and where to go on.
 
 mod error;
+pub(crate) mod fetch;
 mod reader;
 
 use std::sync::Arc;
@@ -91,7 +92,7 @@ impl EventSource for HubSource {
 }
 
 /// Attaches a reader at its position or, if that is gone, at the oldest event.
-fn attach_at_oldest(hub: &Arc<Hub>, mut attach: Attach) -> Result<HubReader, AttachError> {
+pub(crate) fn attach_at_oldest(hub: &Arc<Hub>, mut attach: Attach) -> Result<HubReader, AttachError> {
     match hub.attach(attach.clone()) {
         Err(AttachError::Position(gone @ (ReadError::Gone { .. } | ReadError::OffsetGone { .. }))) => {
             tracing::warn!(hub = %hub.name(), reader = %attach.name, %gone, "reader starts at the oldest event");

@@ -8,30 +8,18 @@ use futures_util::future::BoxFuture;
 use partita_amqp::event;
 use partita_core::model::{Event, LastEnqueued, Offset, SequenceNumber, Timestamp};
 use partita_core::source::{PartitionReader, SourceError};
-use tokio::task::{JoinHandle, spawn_blocking};
 
 use super::error;
+use super::fetch::Fetch;
 use crate::broker::{HubReadError, HubReader};
-use crate::log::{ReadError, StoredBatch};
+use crate::log::StoredBatch;
 
 /// One read takes at most this, whatever the prefetch: less waits behind it.
 const READ_BYTES_MAX: usize = 1 << 20;
 const READ_BYTES_MIN: usize = 16 << 10;
 
-/// The hub's reader, what it has read, and how that went.
-type Read = (HubReader, Vec<StoredBatch>, Result<(), HubReadError>);
-
-/// Where the hub's reader is.
-enum Place {
-    Here(HubReader),
-    /// On a blocking thread, reading the disk. A read that was dropped meanwhile is taken up by the next.
-    Away(JoinHandle<Read>),
-    /// It failed before.
-    Gone,
-}
-
 pub(super) struct Reader {
-    place: Place,
+    fetch: Fetch,
     partition: u32,
     /// What was read and not yet taken, in memory of its own.
     batches: VecDeque<StoredBatch>,
@@ -48,7 +36,7 @@ impl Reader {
         let partition = reader.partition();
         let last_enqueued = reader.hub().last_enqueued(partition);
         Self {
-            place: Place::Here(reader),
+            fetch: Fetch::new(reader),
             partition,
             batches: VecDeque::new(),
             taken: 0,
@@ -65,11 +53,7 @@ impl Reader {
             return Ok(());
         }
         loop {
-            let result = self.fill().await;
-            if let Err(error) = result {
-                self.place = Place::Gone;
-                return Err(error::of_read(error));
-            }
+            self.fill().await.map_err(error::of_read)?;
             // From here on nothing awaits, so that a dropped read has taken nothing.
             if self.take(events_max, out)? > 0 {
                 return Ok(());
@@ -79,79 +63,19 @@ impl Reader {
 
     /// Waits until there are batches to take from.
     async fn fill(&mut self) -> Result<(), HubReadError> {
-        loop {
-            match &mut self.place {
-                Place::Gone => return Err(ReadError::Closed.into()),
-                Place::Here(reader) => {
-                    reader.check()?;
-                    if !self.batches.is_empty() {
-                        return Ok(());
-                    }
-                    poll_fn(|cx| reader.poll_ready(cx)).await;
-                    let mut found = Vec::new();
-                    if reader.read_cached(self.bytes_max, &mut found)? {
-                        self.keep(&found);
-                    } else {
-                        self.read_disk()?;
-                    }
-                }
-                Place::Away(reading) => {
-                    let Ok(read) = reading.await else {
-                        // The runtime is shutting down.
-                        return Err(ReadError::Closed.into());
-                    };
-                    self.take_back(read)?;
-                }
-            }
+        self.fetch.check()?;
+        if !self.batches.is_empty() {
+            return Ok(());
         }
-    }
-
-    /// Sends the hub's reader to a blocking thread, or reads here if the hub works without threads.
-    fn read_disk(&mut self) -> Result<(), HubReadError> {
-        let bytes_max = self.bytes_max;
-        if let Place::Here(mut reader) = std::mem::replace(&mut self.place, Place::Gone) {
-            let here = reader.hub().log().is_single_threaded();
-            let read = move || {
-                let mut found = Vec::new();
-                let result = reader.read(bytes_max, &mut found);
-                (reader, found, result)
-            };
-            if here {
-                return self.take_back(read());
-            }
-            self.place = Place::Away(spawn_blocking(read));
-        }
-        Ok(())
-    }
-
-    /// Takes the hub's reader back, with what it has read.
-    fn take_back(&mut self, (reader, found, result): Read) -> Result<(), HubReadError> {
-        self.place = Place::Here(reader);
-        self.keep(&found);
-        match result {
-            Err(HubReadError::Log(gone @ ReadError::Gone { first, .. })) => {
-                self.skip_to(first, &gone);
-                Ok(())
-            }
-            other => other,
-        }
-    }
-
-    fn keep(&mut self, found: &[StoredBatch]) {
+        let mut found = Vec::new();
+        poll_fn(|cx| self.fetch.poll(cx, self.bytes_max, &mut found)).await?;
         // A batch shares its memory with all that was committed or read with it; kept like that, one event that
         // waits could hold megabytes.
         self.batches.extend(found.iter().map(StoredBatch::detached));
-        if let Place::Here(reader) = &self.place {
+        if let Some(reader) = self.fetch.reader() {
             self.last_enqueued = reader.hub().last_enqueued(self.partition);
         }
-    }
-
-    /// Retention overtook the reader.
-    fn skip_to(&mut self, first: u64, gone: &ReadError) {
-        if let Place::Here(reader) = &mut self.place {
-            tracing::warn!(hub = %reader.hub().name(), %gone, "reader goes on at the oldest event");
-            reader.seek(first);
-        }
+        Ok(())
     }
 
     /// Appends up to `events_max` events; tells how many.

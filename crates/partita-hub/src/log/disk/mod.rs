@@ -1,5 +1,6 @@
 //! File access, behind a small trait so that tests can lose power at any sync point.
 
+mod memory;
 mod os;
 #[cfg(any(test, feature = "testkit"))]
 mod sim;
@@ -10,6 +11,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
+pub use memory::MemoryDisk;
 pub use os::OsDisk;
 #[cfg(any(test, feature = "testkit"))]
 pub use sim::{Fault, SimDisk, When};
@@ -58,6 +60,8 @@ pub trait Disk: Send + Sync + fmt::Debug {
     fn list(&self, dir: &Path) -> io::Result<Vec<String>>;
     /// Makes a directory and those above it, durably.
     fn create_dir(&self, dir: &Path) -> io::Result<()>;
+    /// Removes an empty directory. [`io::ErrorKind::DirectoryNotEmpty`] if it is not.
+    fn remove_dir(&self, dir: &Path) -> io::Result<()>;
     /// Makes what was created, renamed and removed in a directory durable.
     fn sync_dir(&self, dir: &Path) -> io::Result<()>;
     /// Opens or creates a file and locks it against other processes until the returned guard is dropped.
@@ -87,6 +91,11 @@ pub trait DiskFile: Send + Sync + fmt::Debug {
     }
     /// Asks for nothing to be read ahead.
     fn random_access(&self) {}
+}
+
+/// Whether there is no space, rather than anything wrong.
+pub(crate) fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
 /// Writes all of `buf` or fails. A short write is a failure: what of it is durable is not known.
@@ -130,7 +139,12 @@ pub(crate) fn read_whole(disk: &dyn Disk, path: &Path) -> io::Result<Vec<u8>> {
 /// Finds out by writing a block whether a directory takes direct writes of the log's block size.
 pub(crate) fn probe(disk: &dyn Disk, dir: &Path) -> io::Result<WriteMode> {
     let path = dir.join("probe.tmp");
-    disk.open(&path, Access::Create)?.allocate(BLOCK as u64)?;
+    let made = disk.open(&path, Access::Create)?.allocate(BLOCK as u64);
+    if made.is_err() {
+        // An empty name on a full disk is in nobody's way, but it is not ours to leave.
+        let _ = disk.remove(&path);
+    }
+    made?;
     let mut block = AlignedBuf::with_capacity(BLOCK);
     block.extend(&[0x5a; BLOCK]);
     let direct = disk

@@ -56,6 +56,10 @@ impl Disk for OsDisk {
         Ok(())
     }
 
+    fn remove_dir(&self, dir: &Path) -> io::Result<()> {
+        fs::remove_dir(dir)
+    }
+
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
         // Windows has no way to ask for it, and writes names through.
         if cfg!(windows) { Ok(()) } else { File::open(dir)?.sync_all() }

@@ -131,6 +131,8 @@ impl SimDisk {
             }
         }
         state.names = state.durable_names.clone();
+        let parents = state.names.keys().flat_map(|path| path.ancestors().skip(1).map(Path::to_owned));
+        state.dirs.extend(parents);
         for file in &mut state.files {
             file.lose_power(&mut state.rng);
         }
@@ -332,6 +334,15 @@ impl Disk for SimDisk {
     fn create_dir(&self, dir: &Path) -> io::Result<()> {
         // Made durable at once: the log creates directories only before it acknowledges anything.
         self.state().dirs.extend(dir.ancestors().map(Path::to_owned));
+        Ok(())
+    }
+
+    fn remove_dir(&self, dir: &Path) -> io::Result<()> {
+        if !self.list(dir)?.is_empty() {
+            return Err(io::ErrorKind::DirectoryNotEmpty.into());
+        }
+        // May come back at a power cut in reality; a directory that is made again then is the same.
+        self.state().dirs.remove(dir);
         Ok(())
     }
 

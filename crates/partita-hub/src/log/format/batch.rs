@@ -4,10 +4,12 @@
 use bytes::{BufMut, Bytes, BytesMut};
 use thiserror::Error;
 
-use super::{BATCH_BYTES_LIMIT, Seed, i64_at, put, u32_at, u64_at};
+use super::{BATCH_BYTES_LIMIT, PRODUCER_BLOCK, ProducerStamp, Seed, i64_at, put, u32_at, u64_at};
 
-/// Length of a batch's header.
+/// Length of a batch's header, without the block of an idempotent producer that may follow.
 pub(crate) const BATCH_HEADER: usize = 48;
+/// The block of an idempotent producer follows the header.
+const FLAG_PRODUCER: u32 = 1;
 
 /// Why events do not make a batch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
@@ -142,7 +144,23 @@ impl EncodedBatch {
             base_offset,
             count: self.count(),
             time_ms,
+            producer: None,
         }
+    }
+}
+
+/// A header's bytes, with the producer's block if there is one. No memory of its own: there is one for every batch.
+#[derive(Debug)]
+pub(crate) struct HeadBytes {
+    bytes: [u8; BATCH_HEADER + PRODUCER_BLOCK],
+    len: usize,
+}
+
+impl std::ops::Deref for HeadBytes {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.bytes[..self.len]
     }
 }
 
@@ -157,30 +175,56 @@ pub(crate) struct BatchHeader {
     pub(crate) base_offset: u64,
     pub(crate) count: u32,
     pub(crate) time_ms: i64,
+    /// What an idempotent producer put on it.
+    pub(crate) producer: Option<ProducerStamp>,
 }
 
 impl BatchHeader {
+    /// The header of the same batch, sent by an idempotent producer.
+    pub(crate) fn stamped(self, producer: Option<ProducerStamp>) -> Self {
+        match producer {
+            None => self,
+            Some(_) => Self { len: self.len + PRODUCER_BLOCK as u32, producer, ..self },
+        }
+    }
+
+    /// How many bytes stand before the body.
+    pub(crate) fn head_len(&self) -> usize {
+        BATCH_HEADER + if self.producer.is_some() { PRODUCER_BLOCK } else { 0 }
+    }
+
     /// The header's bytes; its checksum is at byte 4.
-    pub(crate) fn encode(&self, seed: Seed) -> [u8; BATCH_HEADER] {
-        let mut out = [0; BATCH_HEADER];
-        put(&mut out, 0, &self.len.to_le_bytes());
-        put(&mut out, 8, &self.body_crc.to_le_bytes());
-        put(&mut out, 12, &self.partition.to_le_bytes());
-        put(&mut out, 16, &self.base_seq.to_le_bytes());
-        put(&mut out, 24, &self.base_offset.to_le_bytes());
-        put(&mut out, 32, &self.count.to_le_bytes());
-        // Bytes 36 to 40 are flags; none are defined yet.
-        put(&mut out, 40, &self.time_ms.to_le_bytes());
-        let crc = head_crc(&out, seed);
-        put(&mut out, 4, &crc.to_le_bytes());
-        out
+    pub(crate) fn encode(&self, seed: Seed) -> HeadBytes {
+        let mut head = HeadBytes { bytes: [0; BATCH_HEADER + PRODUCER_BLOCK], len: self.head_len() };
+        let out = &mut head.bytes[..head.len];
+        put(out, 0, &self.len.to_le_bytes());
+        put(out, 8, &self.body_crc.to_le_bytes());
+        put(out, 12, &self.partition.to_le_bytes());
+        put(out, 16, &self.base_seq.to_le_bytes());
+        put(out, 24, &self.base_offset.to_le_bytes());
+        put(out, 32, &self.count.to_le_bytes());
+        if let Some(producer) = &self.producer {
+            put(out, 36, &FLAG_PRODUCER.to_le_bytes());
+            put(out, BATCH_HEADER, &producer.encode());
+        }
+        put(out, 40, &self.time_ms.to_le_bytes());
+        let crc = head_crc(out, seed);
+        put(out, 4, &crc.to_le_bytes());
+        head
     }
 
     /// Reads a header at the start of `bytes`; `None` if it is damaged or none.
     pub(crate) fn decode(bytes: &[u8], seed: Seed) -> Option<Self> {
-        let bytes = bytes.get(..BATCH_HEADER)?;
+        // A flag of a later format would change how the batch reads.
+        let flags = u32_at(bytes.get(..BATCH_HEADER)?, 36);
+        let head_len = match flags {
+            0 => BATCH_HEADER,
+            FLAG_PRODUCER => BATCH_HEADER + PRODUCER_BLOCK,
+            _ => return None,
+        };
+        let bytes = bytes.get(..head_len)?;
         let len = u32_at(bytes, 0);
-        if !(BATCH_HEADER..=BATCH_BYTES_LIMIT).contains(&(len as usize))
+        if !(head_len..=BATCH_BYTES_LIMIT + PRODUCER_BLOCK).contains(&(len as usize))
             || u32_at(bytes, 4) != head_crc(bytes, seed)
         {
             return None;
@@ -193,14 +237,13 @@ impl BatchHeader {
             base_offset: u64_at(bytes, 24),
             count: u32_at(bytes, 32),
             time_ms: i64_at(bytes, 40),
+            producer: bytes.get(BATCH_HEADER..head_len).filter(|b| !b.is_empty()).map(ProducerStamp::decode),
         };
-        // A flag of a later minor format would change how the body reads.
-        let known = u32_at(bytes, 36) == 0;
-        (known && header.count > 0 && header.ends_len() < header.body_len()).then_some(header)
+        (header.count > 0 && header.ends_len() < header.body_len()).then_some(header)
     }
 
     pub(crate) fn body_len(&self) -> usize {
-        self.len as usize - BATCH_HEADER
+        self.len as usize - self.head_len()
     }
 
     fn ends_len(&self) -> usize {
@@ -245,17 +288,16 @@ impl BatchHeader {
 fn head_crc(header: &[u8], seed: Seed) -> u32 {
     let mut hasher = seed.hasher();
     hasher.update(&header[..4]);
-    hasher.update(&header[8..BATCH_HEADER]);
+    hasher.update(&header[8..]);
     hasher.finalize()
 }
 
 /// Reads a whole batch at the start of `bytes`, both checksums verified.
 pub(crate) fn parse_batch(bytes: &Bytes, seed: Seed) -> Option<StoredBatch> {
     let header = BatchHeader::decode(bytes, seed)?;
-    let body = bytes.get(BATCH_HEADER..header.len as usize)?;
-    header
-        .body_is_whole(body)
-        .then(|| StoredBatch::new(header, bytes.slice(BATCH_HEADER..header.len as usize)))
+    let body = header.head_len()..header.len as usize;
+    let whole = header.body_is_whole(bytes.get(body.clone())?);
+    whole.then(|| StoredBatch::new(header, bytes.slice(body)))
 }
 
 /// A batch as it was read: its events, or those from a position on. Cloning one copies no content.
@@ -400,14 +442,37 @@ mod tests {
         }
     }
 
+    fn stamped(batch: &EncodedBatch, producer: ProducerStamp) -> Bytes {
+        let head = batch.header(3, 100, 5_000, 42).stamped(Some(producer)).encode(seed());
+        [&head[..], &batch.ends, &batch.events].concat().into()
+    }
+
     #[test]
     fn every_flipped_bit_is_refused() {
-        let bytes = bytes_of(&EncodedBatch::of(&["one", "two", "three"]).expect("valid"));
-        for bit in 0..bytes.len() * 8 {
-            let mut flipped = bytes.to_vec();
-            flipped[bit / 8] ^= 1 << (bit % 8);
-            assert_eq!(parse_batch(&flipped.into(), seed()), None, "bit {bit}");
+        let batch = EncodedBatch::of(&["one", "two", "three"]).expect("valid");
+        let producer = ProducerStamp { id: -2, epoch: 3, sequence: 77 };
+        for bytes in [bytes_of(&batch), stamped(&batch, producer)] {
+            for bit in 0..bytes.len() * 8 {
+                let mut flipped = bytes.to_vec();
+                flipped[bit / 8] ^= 1 << (bit % 8);
+                assert_eq!(parse_batch(&flipped.into(), seed()), None, "bit {bit}");
+            }
         }
+    }
+
+    #[test]
+    fn a_producers_stamp_is_under_the_headers_checksum_and_changes_nothing_else() {
+        let batch = EncodedBatch::of(&["one", "two", "three"]).expect("valid");
+        let producer = ProducerStamp { id: i64::MIN, epoch: -1, sequence: i32::MAX };
+        let bytes = stamped(&batch, producer);
+        let header = BatchHeader::decode(&bytes, seed()).expect("valid");
+        assert_eq!(header.producer, Some(producer));
+        assert_eq!(bytes.len(), batch.disk_bytes() + PRODUCER_BLOCK);
+        let read = |bytes: &Bytes| {
+            let batch = parse_batch(bytes, seed()).expect("valid");
+            batch.events().map(|e| (e.seq, e.offset, e.data.to_vec())).collect::<Vec<_>>()
+        };
+        assert_eq!(read(&bytes), read(&bytes_of(&batch)));
     }
 
     #[test]

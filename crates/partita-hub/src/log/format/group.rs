@@ -106,7 +106,7 @@ pub(crate) fn parse_group(bytes: &[u8], segment: u64, seed: Seed) -> Option<Grou
         return None;
     }
     for (at, batch, whole) in &mut batches {
-        *whole = batch.body_is_whole(&group[*at + BATCH_HEADER..*at + batch.len as usize]);
+        *whole = batch.body_is_whole(&group[*at + batch.head_len()..*at + batch.len as usize]);
     }
     Some(GroupView { header, batches })
 }
@@ -125,7 +125,7 @@ mod tests {
     fn group(batches: &[EncodedBatch]) -> Vec<u8> {
         let mut out = vec![0; GROUP_HEADER];
         for (batch, partition) in batches.iter().zip(0..) {
-            out.extend(batch.header(partition, 7, 70, 42).encode(seed()));
+            out.extend(&*batch.header(partition, 7, 70, 42).encode(seed()));
             out.extend(&batch.ends);
             out.extend(&batch.events);
         }

@@ -3,6 +3,7 @@
 mod batch;
 mod group;
 mod index;
+mod producer;
 mod segment;
 mod store;
 
@@ -14,6 +15,8 @@ pub(crate) use group::{
     FLAG_MARK, FLAG_RELAXED, GROUP_HEADER, GROUP_MAGIC, GroupHeader, GroupView, parse_group,
 };
 pub(crate) use index::{IndexEntry, SealedIndex};
+pub use producer::ProducerStamp;
+pub(crate) use producer::{PRODUCER_BLOCK, PRODUCER_ENTRY, ProducerEntry, REMEMBERED, SentBatch};
 pub(crate) use segment::{NewSegment, SegmentHeader, Table};
 pub(crate) use store::{StoreRecord, StoreRecordError};
 

@@ -1,11 +1,14 @@
 //! A segment's header block and the partition table after it: the checkpoint from which recovery starts, and each
 //! partition's first available position.
 
-use super::{BLOCK, FORMAT_MAJOR, FORMAT_MINOR, StoreId, array, i64_at, put, u16_at, u32_at, u64_at};
+use super::{
+    BLOCK, FORMAT_MAJOR, FORMAT_MINOR, PRODUCER_ENTRY, ProducerEntry, StoreId, array, i64_at, put, u16_at,
+    u32_at, u64_at,
+};
 
 const MAGIC: [u8; 8] = *b"PARTSEG\n";
 const ENTRY: usize = 32;
-/// Number of idempotent producers whose state follows the entries; none are written yet.
+/// The number of idempotent producers, which follow the entries.
 const PRODUCERS_COUNT: usize = 4;
 
 /// The header of a segment file.
@@ -42,13 +45,13 @@ pub(crate) struct TableEntry {
 /// All partitions at the start of a segment.
 pub(crate) type Table = Vec<TableEntry>;
 
-/// Where groups start in a segment of this many partitions.
-fn data_start(partitions: usize) -> usize {
-    BLOCK + table_len(partitions).next_multiple_of(BLOCK)
+/// Where groups start after a table of this length.
+fn data_start(table_len: usize) -> usize {
+    BLOCK + table_len.next_multiple_of(BLOCK)
 }
 
-fn table_len(partitions: usize) -> usize {
-    partitions * ENTRY + PRODUCERS_COUNT
+fn table_len(partitions: usize, producers: usize) -> usize {
+    partitions * ENTRY + PRODUCERS_COUNT + producers * PRODUCER_ENTRY
 }
 
 /// The parts of a header that the caller chooses.
@@ -66,24 +69,30 @@ pub(crate) struct NewSegment {
 }
 
 impl SegmentHeader {
-    /// Where groups start in a segment of this many partitions.
-    pub(crate) fn data_start_for(partitions: usize) -> usize {
-        data_start(partitions)
+    /// Where groups start in a segment of this many partitions and idempotent producers.
+    pub(crate) fn data_start_for(partitions: usize, producers: usize) -> usize {
+        data_start(table_len(partitions, producers))
     }
 
     /// Where groups start.
     pub(crate) fn data_start(&self) -> usize {
-        data_start(self.partitions as usize)
+        data_start(self.table_len as usize)
     }
 
     /// Header and table as they stand at the start of the file: whole blocks.
-    pub(crate) fn encode(new: &NewSegment, table: &[TableEntry]) -> Vec<u8> {
-        let mut out = vec![0; data_start(table.len())];
+    pub(crate) fn encode(new: &NewSegment, table: &[TableEntry], producers: &[&ProducerEntry]) -> Vec<u8> {
+        let table_len = table_len(table.len(), producers.len());
+        let mut out = vec![0; data_start(table_len)];
         for (entry, at) in table.iter().zip((BLOCK..).step_by(ENTRY)) {
             put(&mut out, at, &entry.next_seq.to_le_bytes());
             put(&mut out, at + 8, &entry.next_offset.to_le_bytes());
             put(&mut out, at + 16, &entry.last_offset.to_le_bytes());
             put(&mut out, at + 24, &entry.last_time.to_le_bytes());
+        }
+        let count_at = BLOCK + table.len() * ENTRY;
+        put(&mut out, count_at, &(producers.len() as u32).to_le_bytes());
+        for (producer, at) in producers.iter().zip((count_at + PRODUCERS_COUNT..).step_by(PRODUCER_ENTRY)) {
+            put(&mut out, at, &producer.encode());
         }
         let table_crc = crc32fast::hash(&out[BLOCK..]);
         put(&mut out, 0, &MAGIC);
@@ -99,7 +108,7 @@ impl SegmentHeader {
         put(&mut out, 72, &new.first_commit.to_le_bytes());
         put(&mut out, 80, &new.prev_segment.to_le_bytes());
         put(&mut out, 88, &new.prev_end.to_le_bytes());
-        put(&mut out, 96, &(table_len(table.len()) as u32).to_le_bytes());
+        put(&mut out, 96, &(table_len as u32).to_le_bytes());
         put(&mut out, 100, &table_crc.to_le_bytes());
         let crc = crc32fast::hash(&out[..BLOCK]);
         put(&mut out, 12, &crc.to_le_bytes());
@@ -127,12 +136,13 @@ impl SegmentHeader {
             table_len: u32_at(block, 96),
             table_crc: u32_at(block, 100),
         };
-        let fits = header.table_len as usize == table_len(header.partitions as usize);
+        let fits = u64::from(header.table_len) < header.capacity
+            && header.table_len as usize >= table_len(header.partitions as usize, 0);
         (u16_at(block, 8) == FORMAT_MAJOR && fits).then_some(header)
     }
 
     /// Reads the table from the bytes between the header block and the data; `None` if it is damaged.
-    pub(crate) fn decode_table(&self, bytes: &[u8]) -> Option<Table> {
+    pub(crate) fn decode_table(&self, bytes: &[u8]) -> Option<(Table, Vec<ProducerEntry>)> {
         let bytes = bytes.get(..self.data_start() - BLOCK)?;
         if crc32fast::hash(bytes) != self.table_crc {
             return None;
@@ -143,7 +153,14 @@ impl SegmentHeader {
             last_offset: u64_at(bytes, at + 16),
             last_time: i64_at(bytes, at + 24),
         };
-        Some((0..self.partitions as usize).map(|p| entry(p * ENTRY)).collect())
+        let table: Table = (0..self.partitions as usize).map(|p| entry(p * ENTRY)).collect();
+        let count = u32_at(bytes, table.len() * ENTRY) as usize;
+        if self.table_len as usize != table_len(table.len(), count) {
+            return None;
+        }
+        let producers = &bytes[table.len() * ENTRY + PRODUCERS_COUNT..self.table_len as usize];
+        let producers = producers.chunks_exact(PRODUCER_ENTRY).map(ProducerEntry::decode);
+        Some((table, producers.collect::<Option<_>>()?))
     }
 }
 
@@ -167,10 +184,15 @@ mod tests {
         }
     }
 
+    fn producer(id: i64) -> ProducerEntry {
+        ProducerEntry { partition: 2, id, epoch: 4, sent: vec![Default::default(); id as usize % 5] }
+    }
+
     proptest! {
         #[test]
         fn table_reads_back_as_written(
-            entries in prop::collection::vec((any::<u64>(), any::<u64>(), any::<u64>(), any::<i64>()), 1..300)
+            entries in prop::collection::vec((any::<u64>(), any::<u64>(), any::<u64>(), any::<i64>()), 1..300),
+            producers in 0_i64..80,
         ) {
             let table: Table = entries
                 .into_iter()
@@ -178,17 +200,18 @@ mod tests {
                     next_seq, next_offset, last_offset, last_time,
                 })
                 .collect();
-            let bytes = SegmentHeader::encode(&new_segment(), &table);
+            let entries: Vec<ProducerEntry> = (0..producers).map(producer).collect();
+            let bytes = SegmentHeader::encode(&new_segment(), &table, &entries.iter().collect::<Vec<_>>());
             let header = SegmentHeader::decode(&bytes).expect("valid");
             prop_assert_eq!((header.segment, header.prev_end, header.first_commit), (9, 12_345, 55));
             prop_assert_eq!(header.data_start(), bytes.len());
-            prop_assert_eq!(header.decode_table(&bytes[BLOCK..]), Some(table));
+            prop_assert_eq!(header.decode_table(&bytes[BLOCK..]), Some((table, entries)));
         }
     }
 
     #[test]
     fn every_flipped_bit_of_header_and_table_is_refused() {
-        let bytes = SegmentHeader::encode(&new_segment(), &[TableEntry::default(); 3]);
+        let bytes = SegmentHeader::encode(&new_segment(), &[TableEntry::default(); 3], &[&producer(5)]);
         for bit in 0..bytes.len() * 8 {
             let mut flipped = bytes.clone();
             flipped[bit / 8] ^= 1 << (bit % 8);

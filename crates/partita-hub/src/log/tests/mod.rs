@@ -4,6 +4,7 @@
 mod crash;
 mod damage;
 mod faults;
+mod idempotent;
 mod recover;
 
 use std::collections::BTreeMap;
@@ -14,13 +15,13 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use super::core::Core;
 use super::disk::{Disk, SimDisk};
 use super::error::{AppendError, OpenError, ReadError};
-use super::format::EncodedBatch;
+use super::format::{EncodedBatch, ProducerStamp};
 use super::housekeeper::Housekeeper;
 use super::reader::LogReader;
 use super::recovery::{self, Recovery};
 use super::settings::{Clock, Settings};
 use super::store::Store;
-use super::writer::{Placed, Writer};
+use super::writer::{Append, Placed, Writer};
 
 const HUB: u64 = 7;
 
@@ -41,6 +42,7 @@ fn small(partitions: u32) -> Settings {
         group_bytes_max: 16 << 10,
         batch_bytes_max: 6 << 10,
         tail_bytes_max: 24 << 10,
+        producers_max: 8,
         ..Settings::new(partitions)
     }
 }
@@ -61,10 +63,23 @@ impl Bench {
 
     /// Commits batches of texts as one group.
     fn commit(&mut self, batches: &[(u32, Vec<String>)]) -> Result<Vec<Placed>, AppendError> {
-        let mut encoded: Vec<_> =
-            batches.iter().map(|(p, events)| (*p, EncodedBatch::of(events).expect("valid"))).collect();
-        encoded.sort_by_key(|(partition, _)| *partition);
-        self.writer.commit(&encoded)
+        let batches = batches.iter().map(|(partition, events)| (*partition, None, &events[..]));
+        self.commit_stamped(batches).into_iter().collect()
+    }
+
+    /// The same, with batches of idempotent producers; what became of each, in the order of partitions.
+    fn commit_stamped<'a>(
+        &mut self,
+        batches: impl IntoIterator<Item = (u32, Option<ProducerStamp>, &'a [String])>,
+    ) -> Vec<Result<Placed, AppendError>> {
+        let append = |(partition, producer, events): (u32, Option<ProducerStamp>, &[String])| Append {
+            partition,
+            batch: EncodedBatch::of(events).expect("valid"),
+            producer,
+        };
+        let mut appends: Vec<Append> = batches.into_iter().map(append).collect();
+        appends.sort_by_key(|append| append.partition);
+        self.writer.commit(appends)
     }
 
     fn put(&mut self, partition: u32, text: &str) -> Placed {

@@ -1,0 +1,135 @@
+//! When something must be said or heard. The caller has the clock.
+//!
+//! Between two calls only the fact is kept that something was heard or said, not when: the hot path needs no clock. So a
+//! check comes twice per period of the standard's.
+
+use std::time::{Duration, Instant};
+
+use super::Connection;
+use super::handshake::Phase;
+use crate::frame;
+use crate::performative::{Error, condition};
+
+/// A moment some time from when it was first looked at: what starts it knows no time.
+#[derive(Clone, Copy, Debug)]
+struct Timer {
+    after: Duration,
+    at: Option<Instant>,
+}
+
+impl Timer {
+    fn new(after: Duration) -> Self {
+        Self { after, at: None }
+    }
+
+    /// Whether its time has come. Sets it if it was not.
+    fn is_due(&mut self, now: Instant) -> bool {
+        now >= *self.at.get_or_insert_with(|| later(now, self.after))
+    }
+
+    fn again(&mut self, now: Instant) {
+        self.at = Some(later(now, self.after));
+    }
+}
+
+/// A time that no calendar has is as good as never.
+fn later(now: Instant, after: Duration) -> Instant {
+    now.checked_add(after).unwrap_or_else(|| now + Duration::from_secs(1 << 30))
+}
+
+/// The times of a connection.
+#[derive(Debug)]
+pub(super) struct Clock {
+    /// The latest time that was passed in.
+    now: Instant,
+    /// Until the peer must be open, or must have closed.
+    patience: Option<Timer>,
+    /// Half of our idle timeout.
+    listen: Option<Timer>,
+    heard: bool,
+    /// How many checks in a row heard nothing.
+    quiet: u32,
+    /// A quarter of the peer's idle timeout.
+    beat: Option<Timer>,
+}
+
+impl Clock {
+    pub(super) fn new(handshake: Duration, now: Instant) -> Self {
+        let mut patience = Timer::new(handshake);
+        patience.again(now);
+        Self { now, patience: Some(patience), listen: None, heard: false, quiet: 0, beat: None }
+    }
+
+    #[inline]
+    pub(super) fn heard(&mut self) {
+        self.heard = true;
+    }
+
+    pub(super) fn opened(&mut self, ours: Duration, peers_ms: Option<u32>) {
+        self.patience = None;
+        self.listen = (!ours.is_zero()).then(|| Timer::new(ours / 2));
+        let peers = peers_ms.filter(|ms| *ms > 0).map(|ms| Duration::from_millis(ms.into()));
+        self.beat = peers.map(|peers| Timer::new(peers / 4));
+    }
+
+    pub(super) fn closing(&mut self, timeout: Duration) {
+        self.patience = Some(Timer::new(timeout));
+        self.listen = None;
+        self.beat = None;
+    }
+
+    pub(super) fn closed(&mut self) {
+        self.patience = None;
+        self.listen = None;
+        self.beat = None;
+    }
+}
+
+impl Connection {
+    /// When [`on_time`](Self::on_time) is to be called next, if ever.
+    pub fn deadline(&self) -> Option<Instant> {
+        let Clock { now, patience, listen, beat, .. } = &self.clock;
+        let timers = [patience, listen, beat].into_iter().flatten();
+        timers.map(|timer| timer.at.unwrap_or(*now)).min()
+    }
+
+    /// Tells the time: at the [`deadline`](Self::deadline), and whenever it is at hand. Writes heartbeats, and ends a peer
+    /// that is silent for too long.
+    pub fn on_time(&mut self, now: Instant) {
+        let clock = &mut self.clock;
+        clock.now = clock.now.max(now);
+        if let Some(patience) = &mut clock.patience
+            && patience.is_due(now)
+        {
+            let text = match self.phase {
+                Phase::Closing => "the peer did not answer our close in time",
+                _ => "the peer did not open the connection in time",
+            };
+            return self.fail(Error::new(condition::RESOURCE_LIMIT_EXCEEDED, text));
+        }
+        if let Some(listen) = &mut clock.listen
+            && listen.is_due(now)
+        {
+            listen.again(now);
+            if self.events.is_empty() {
+                self.events.shrink_to(0);
+            }
+            clock.quiet = if std::mem::take(&mut clock.heard) { 0 } else { clock.quiet + 1 };
+            if clock.quiet >= 2 {
+                let text = format!("the peer was silent for {:?}", self.options.idle_timeout);
+                return self.fail(Error::new(condition::RESOURCE_LIMIT_EXCEEDED, text));
+            }
+        }
+        if let Some(beat) = &mut clock.beat
+            && beat.is_due(now)
+        {
+            beat.again(now);
+            // What is not written yet will be heard as well.
+            if !self.outbox.take_added() && self.outbox.is_empty() {
+                self.outbox.shrink();
+                frame::heartbeat(self.outbox.small());
+                self.outbox.take_added();
+            }
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! `partita fault`: lets a hub misbehave, to see what a program makes of it.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{Subcommand, ValueEnum};
+use serde_json::{Value, json};
+
+use super::Common;
+use super::client::Client;
+use super::hub::done;
+use super::show::{self, items, number, text};
+use crate::Failure;
+use crate::output::Out;
+use crate::units::{Time, parse_time};
+
+/// Lets a hub that runs misbehave, to see what your program makes of it.
+///
+/// A fault strikes from now on, links that are there and new ones, until it has struck --count times, for --for, or until
+/// it is removed.
+#[derive(clap::Args, Debug)]
+pub(crate) struct FaultArgs {
+    #[command(subcommand)]
+    command: FaultCommand,
+
+    #[command(flatten)]
+    common: Common,
+}
+
+#[derive(Subcommand, Debug)]
+enum FaultCommand {
+    /// Detaches links, and refuses new ones
+    Detach {
+        #[command(flatten)]
+        target: Target,
+        /// The error's condition
+        #[arg(long, value_name = "CONDITION", default_value = "amqp:link:detach-forced")]
+        condition: String,
+        /// The error's description
+        #[arg(long, value_name = "TEXT")]
+        description: Option<String>,
+    },
+    /// Lets events reach readers, and answers reach senders, later
+    Delay {
+        /// How much later
+        #[arg(value_name = "TIME", value_parser = parse_time)]
+        time: Duration,
+        #[command(flatten)]
+        target: Target,
+    },
+    /// Answers sends and new links with server-busy
+    Busy {
+        #[command(flatten)]
+        target: Target,
+    },
+    /// Cuts connections without a word
+    Drop {
+        #[command(flatten)]
+        target: Target,
+    },
+    /// Lists the faults there are, and how often each has struck
+    List,
+    /// Removes one fault
+    Remove {
+        /// Its number, as 'partita fault list' shows it
+        id: u64,
+    },
+    /// Removes all faults
+    Clear,
+}
+
+/// Which links, and until when.
+#[derive(clap::Args, Debug)]
+struct Target {
+    /// Only links to this hub
+    #[arg(long, value_name = "NAME")]
+    hub: Option<String>,
+    /// Only links to this partition of it
+    #[arg(long, value_name = "N", requires = "hub")]
+    partition: Option<u32>,
+    /// Only links on which the client sends, or receives
+    #[arg(long, value_enum, default_value_t = Role::Any)]
+    role: Role,
+    /// Ends after striking so many times
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    count: Option<u64>,
+    /// Ends after this time
+    #[arg(long = "for", value_name = "TIME", value_parser = parse_time)]
+    lasts: Option<Duration>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+enum Role {
+    Any,
+    Sender,
+    Receiver,
+}
+
+impl Target {
+    fn asked(self, kind: &str) -> Value {
+        let mut asked = json!({"kind": kind, "role": format!("{:?}", self.role).to_lowercase()});
+        let mut set = |name: &str, value: Option<Value>| {
+            if let Some(value) = value {
+                asked[name] = value;
+            }
+        };
+        set("hub", self.hub.map(Value::from));
+        set("partition", self.partition.map(Value::from));
+        set("count", self.count.map(Value::from));
+        set("for_ms", self.lasts.map(ms));
+        asked
+    }
+}
+
+fn ms(time: Duration) -> Value {
+    Value::from(u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
+}
+
+/// Does what the command says.
+pub(crate) fn run(args: FaultArgs) -> Result<ExitCode, Failure> {
+    let client = Client::new(&args.common)?;
+    let form = args.common.output;
+    let mut out = Out::stdout();
+    let asked = match args.command {
+        FaultCommand::Detach { target, condition, description } => {
+            let mut asked = target.asked("detach");
+            asked["condition"] = json!(condition);
+            if let Some(description) = description {
+                asked["description"] = json!(description);
+            }
+            asked
+        }
+        FaultCommand::Delay { time, target } => {
+            let mut asked = target.asked("delay");
+            asked["delay_ms"] = ms(time);
+            asked
+        }
+        FaultCommand::Busy { target } => target.asked("busy"),
+        FaultCommand::Drop { target } => target.asked("drop"),
+        FaultCommand::List => {
+            let answer = client.get("/faults")?;
+            if !show::json(&mut out, form, &answer)? {
+                list(&mut out, items(&answer, "faults"))?;
+            }
+            return Ok(ExitCode::SUCCESS);
+        }
+        FaultCommand::Remove { id } => {
+            client.delete(&format!("/faults/{id}"))?;
+            done(&mut out, form, &format!("Removed fault {id}."))?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        FaultCommand::Clear => {
+            client.delete("/faults")?;
+            done(&mut out, form, "Removed all faults.")?;
+            return Ok(ExitCode::SUCCESS);
+        }
+    };
+    let answer = client.post("/faults", &asked)?;
+    if !show::json(&mut out, form, &answer)? {
+        let id = number(&answer, "id");
+        let end = match until(&answer) {
+            None => format!("until 'partita fault remove {id}'"),
+            Some(until) => until,
+        };
+        out.line(&format!("Fault {id}: {} {}, {end}.", what(&answer), whom(&answer)))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn list(out: &mut Out, faults: &[Value]) -> Result<(), Failure> {
+    if faults.is_empty() {
+        out.line("There is no fault.")?;
+        return Ok(());
+    }
+    let row = |fault: &Value| {
+        let until = until(fault).unwrap_or_else(|| "until removed".to_owned());
+        vec![number(fault, "id"), what(fault), whom(fault), until, number(fault, "hits")]
+    };
+    let columns = [("ID", true), ("FAULT", false), ("LINKS", false), ("UNTIL", false), ("HITS", true)];
+    show::table(out, &columns, faults.iter().map(row).collect())
+}
+
+fn what(fault: &Value) -> String {
+    match fault["kind"].as_str() {
+        Some("detach") => format!("detach with {}", text(fault, "condition")),
+        Some("delay") => {
+            format!(
+                "delay of {}",
+                Time(Duration::from_millis(fault["delay_ms"].as_u64().unwrap_or_default()))
+            )
+        }
+        _ => text(fault, "kind"),
+    }
+}
+
+fn whom(fault: &Value) -> String {
+    let who = match fault["role"].as_str() {
+        Some("sender") => "senders",
+        Some("receiver") => "receivers",
+        _ => "all links",
+    };
+    match (fault["hub"].as_str(), fault["partition"].as_u64()) {
+        (Some(hub), Some(partition)) => format!("{who} of {hub}/{partition}"),
+        (Some(hub), None) => format!("{who} of {hub}"),
+        _ => who.to_owned(),
+    }
+}
+
+fn until(fault: &Value) -> Option<String> {
+    let count = fault["count"].as_u64().map(|count| format!("{count} times"));
+    let time = fault["for_ms"].as_u64().map(|ms| format!("for {}", Time(Duration::from_millis(ms))));
+    match (count, time) {
+        (Some(count), Some(time)) => Some(format!("{count} or {time}")),
+        (count, time) => count.or(time),
+    }
+}

@@ -1,0 +1,242 @@
+//! `partita hub`.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Subcommand;
+use serde_json::{Value, json};
+
+use super::Common;
+use super::client::{Client, segment};
+use super::show::{self, items, number, text, texts};
+use crate::Failure;
+use crate::output::{Out, counted};
+use crate::units::{Size, Time, parse_size, parse_time};
+
+/// Looks at the hubs of a hub server that runs, and changes them.
+#[derive(clap::Args, Debug)]
+pub(crate) struct HubArgs {
+    #[command(subcommand)]
+    command: HubCommand,
+
+    #[command(flatten)]
+    common: Common,
+}
+
+#[derive(Subcommand, Debug)]
+enum HubCommand {
+    /// Lists the hubs
+    List,
+    /// Shows a hub and its partitions
+    Describe {
+        /// The hub
+        name: String,
+    },
+    /// Makes a hub
+    Create {
+        /// Its name
+        name: String,
+        /// How many partitions it has
+        #[arg(long, short, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=1_024))]
+        partitions: u32,
+        /// A consumer group, beside $Default; may be repeated
+        #[arg(long = "group", short, value_name = "NAME")]
+        groups: Vec<String>,
+        /// How long it keeps events [default: as --retention of the server, or 1d]
+        #[arg(long, value_name = "TIME", value_parser = parse_time)]
+        retention: Option<Duration>,
+        /// How much it keeps; the oldest events go first
+        #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+        retention_size: Option<u64>,
+    },
+    /// Adds partitions, or changes what is kept
+    Change {
+        /// The hub
+        name: String,
+        /// Adds partitions until there are this many; keys then go to other partitions than before
+        #[arg(long, short, value_parser = clap::value_parser!(u32).range(1..=1_024))]
+        partitions: Option<u32>,
+        /// How long it keeps events
+        #[arg(long, value_name = "TIME", value_parser = parse_time)]
+        retention: Option<Duration>,
+        /// How much it keeps; the oldest events go first
+        #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+        retention_size: Option<u64>,
+    },
+    /// Deletes a hub and its events
+    Delete {
+        /// The hub
+        name: String,
+    },
+    /// Consumer groups of a hub
+    #[command(subcommand)]
+    Group(GroupCommand),
+}
+
+#[derive(Subcommand, Debug)]
+enum GroupCommand {
+    /// Makes a consumer group
+    Create {
+        /// The hub
+        hub: String,
+        /// The group
+        group: String,
+    },
+    /// Deletes a consumer group; its readers are detached
+    Delete {
+        /// The hub
+        hub: String,
+        /// The group
+        group: String,
+    },
+}
+
+/// Does what the command says.
+pub(crate) fn run(args: HubArgs) -> Result<ExitCode, Failure> {
+    let client = Client::new(&args.common)?;
+    let form = args.common.output;
+    let mut out = Out::stdout();
+    let hub = |name: &str| format!("/hubs/{}", segment(name));
+    match args.command {
+        HubCommand::List => {
+            let answer = client.get("/hubs")?;
+            if !show::json(&mut out, form, &answer)? {
+                list(&mut out, &answer)?;
+            }
+        }
+        HubCommand::Describe { name } => {
+            let answer = client.get(&hub(&name))?;
+            if !show::json(&mut out, form, &answer)? {
+                describe(&mut out, &answer)?;
+            }
+        }
+        HubCommand::Create { name, partitions, groups, retention, retention_size } => {
+            let mut asked = kept(retention, retention_size);
+            asked["name"] = json!(name);
+            asked["partition_count"] = json!(partitions);
+            asked["consumer_groups"] = json!(groups);
+            let answer = client.post("/hubs", &asked)?;
+            if !show::json(&mut out, form, &answer)? {
+                out.line(&format!("Made hub {name} with {}.", counted(u64::from(partitions), "partition")))?;
+            }
+        }
+        HubCommand::Change { name, partitions, retention, retention_size } => {
+            let mut asked = kept(retention, retention_size);
+            if let Some(partitions) = partitions {
+                asked["partition_count"] = json!(partitions);
+            }
+            if asked.as_object().is_some_and(serde_json::Map::is_empty) {
+                return Err(Failure::Usage(
+                    "say what is to change: --partitions, --retention or --retention-size".to_owned(),
+                ));
+            }
+            let answer = client.patch(&hub(&name), &asked)?;
+            if !show::json(&mut out, form, &answer)? {
+                describe(&mut out, &answer)?;
+            }
+        }
+        HubCommand::Delete { name } => {
+            client.delete(&hub(&name))?;
+            done(&mut out, form, &format!("Deleted hub {name}."))?;
+        }
+        HubCommand::Group(GroupCommand::Create { hub: name, group }) => {
+            let answer = client.post(&format!("{}/groups", hub(&name)), &json!({"name": group}))?;
+            if !show::json(&mut out, form, &answer)? {
+                out.line(&format!("Hub {name} has the consumer group {group}."))?;
+            }
+        }
+        HubCommand::Group(GroupCommand::Delete { hub: name, group }) => {
+            client.delete(&format!("{}/groups/{}", hub(&name), segment(&group)))?;
+            done(&mut out, form, &format!("Deleted the consumer group {group} of hub {name}."))?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Says that something is gone; programs have the exit code.
+pub(crate) fn done(out: &mut Out, form: super::Form, said: &str) -> Result<(), Failure> {
+    if form == super::Form::Table {
+        out.line(said)?;
+    }
+    Ok(())
+}
+
+fn kept(retention: Option<Duration>, size: Option<u64>) -> Value {
+    let mut asked = json!({});
+    if let Some(time) = retention {
+        asked["retention_seconds"] = json!(time.as_secs());
+    }
+    if let Some(size) = size {
+        asked["retention_bytes"] = json!(size);
+    }
+    asked
+}
+
+/// What a hub keeps, as a user would say it.
+fn retention(hub: &Value) -> String {
+    let age = Time(Duration::from_secs(hub["retention_seconds"].as_u64().unwrap_or_default()));
+    match hub["retention_bytes"].as_u64() {
+        Some(bytes) => format!("{age}, {}", Size(bytes)),
+        None => age.to_string(),
+    }
+}
+
+fn list(out: &mut Out, answer: &Value) -> Result<(), Failure> {
+    let hubs = items(answer, "hubs");
+    if hubs.is_empty() {
+        out.line("There is no hub: make one with 'partita hub create NAME'.")?;
+        return Ok(());
+    }
+    let row = |hub: &Value| {
+        vec![
+            text(hub, "name"),
+            number(hub, "partition_count"),
+            number(hub, "events"),
+            Size(hub["bytes"].as_u64().unwrap_or_default()).to_string(),
+            retention(hub),
+            texts(hub, "consumer_groups").join(" "),
+        ]
+    };
+    let columns = [
+        ("HUB", false),
+        ("PARTITIONS", true),
+        ("EVENTS", true),
+        ("ON DISK", true),
+        ("KEEPS", false),
+        ("GROUPS", false),
+    ];
+    show::table(out, &columns, hubs.iter().map(row).collect())
+}
+
+fn describe(out: &mut Out, hub: &Value) -> Result<(), Failure> {
+    out.line(&format!("hub      {}", text(hub, "name")))?;
+    out.line(&format!("created  {}", text(hub, "created_at")))?;
+    out.line(&format!("groups   {}", texts(hub, "consumer_groups").join(" ")))?;
+    out.line(&format!("keeps    {}", retention(hub)))?;
+    out.line(&format!("on disk  {}", Size(hub["bytes"].as_u64().unwrap_or_default())))?;
+    if hub["read_only"] == json!(true) {
+        out.line("It takes no events since a write failed: check the disk and restart the hub.")?;
+    }
+    out.line("")?;
+    let row = |partition: &Value| {
+        let next = partition["last_enqueued_sequence_number"].as_u64().map_or(0, |last| last + 1);
+        let first = partition["beginning_sequence_number"].as_u64().unwrap_or_default();
+        vec![
+            text(partition, "id"),
+            crate::output::grouped(next.saturating_sub(first)),
+            number(partition, "beginning_sequence_number"),
+            number(partition, "last_enqueued_sequence_number"),
+            text(partition, "last_enqueued_offset"),
+            text(partition, "last_enqueued_on"),
+        ]
+    };
+    let columns = [
+        ("PARTITION", true),
+        ("EVENTS", true),
+        ("FIRST", true),
+        ("LAST", true),
+        ("OFFSET", true),
+        ("LAST ENQUEUED", false),
+    ];
+    show::table(out, &columns, items(hub, "partitions").iter().map(row).collect())
+}

@@ -1,0 +1,190 @@
+//! `partita serve`: the hub on the network.
+
+mod banner;
+mod config;
+mod connect;
+mod data;
+mod hubs;
+mod keys;
+mod listen;
+mod plan;
+mod ready;
+mod start;
+mod stop;
+mod tls;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use self::hubs::HubSpec;
+pub(crate) use self::keys::KeyPlace;
+use self::keys::RuleSpec;
+use self::listen::Listen;
+use self::plan::Plan;
+use crate::Failure;
+use crate::units::{parse_size, parse_time};
+
+/// The emulator's port for its health check.
+pub(crate) const HTTP_PORT: u16 = 5300;
+
+/// What a start says when it cannot go on, for `--help`.
+const ENDS: &str = "\
+Without --hub or --config, a data directory without hubs gets one: eh1, with 4
+partitions and the consumer group cg1. Hubs that are there are served whatever
+the command line says; a hub that is asked for and is there gets the partitions
+and groups that it lacks.
+
+On the AMQP port and on the TLS port a client may speak AMQP or open an AMQP
+WebSocket (/$servicebus/websocket); the hub finds out by itself. With a
+certificate, TLS is spoken on the AMQP port, too.
+
+SIGINT and SIGTERM stop the hub in good order; a second one stops it at once.
+
+Exit code: 0 stopped in good order, 1 failed, 2 the command line, Config.json, a
+key or a certificate cannot be used, 3 a port cannot be used, 4 the data
+directory cannot be used, 130 stopped by a second signal.";
+
+/// Serves hubs that the official Event Hubs SDKs connect to.
+///
+/// A drop-in for the official emulator: the same connection string, ports, Config.json and health check. Events are on
+/// disk before they are acknowledged, and are there after a restart.
+#[derive(clap::Args, Debug)]
+#[command(after_long_help = ENDS)]
+pub(crate) struct Args {
+    /// A hub to serve; may be repeated. Such as eh1:4 or eh1:4:cg1,cg2
+    #[arg(long = "hub", value_name = "NAME:PARTITIONS[:GROUP,..]", help_heading = "Hubs")]
+    hubs: Vec<HubSpec>,
+
+    /// Hubs to serve from a Config.json, as the official emulator reads it
+    #[arg(long, value_name = "FILE", help_heading = "Hubs")]
+    config: Option<PathBuf>,
+
+    /// How long events are kept, of all hubs from now on; without it, hubs keep theirs and new ones have 1d
+    #[arg(long, value_name = "TIME", value_parser = parse_time, help_heading = "Hubs")]
+    retention: Option<Duration>,
+
+    /// How much a hub keeps, of all hubs from now on; the oldest events go first
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, help_heading = "Hubs")]
+    retention_size: Option<u64>,
+
+    /// Where events are kept [default: a directory of this user, named when the hub starts]
+    #[arg(long, value_name = "DIR", env = "PARTITA_DATA", help_heading = "Storage")]
+    data: Option<PathBuf>,
+
+    /// Keeps events in memory only, at most --retention-size of each hub [default: 256MiB]
+    #[arg(long, help_heading = "Storage")]
+    memory: bool,
+
+    /// When an event is acknowledged: always = once it would survive a power cut; interval, never = once the system has
+    /// it, which syncs it at intervals, or when it likes
+    #[arg(long, value_name = "WHEN", value_enum, default_value_t = Fsync::Always, help_heading = "Storage")]
+    fsync: Fsync,
+
+    /// How often --fsync interval syncs
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_time, help_heading = "Storage")]
+    fsync_interval: Duration,
+
+    /// Deletes all hubs and events first; says what they are, and asks
+    #[arg(long, help_heading = "Storage", conflicts_with = "memory")]
+    reset: bool,
+
+    /// Answers the question of --reset
+    #[arg(long, requires = "reset", help_heading = "Storage")]
+    yes: bool,
+
+    /// The address to serve: localhost, one of this machine, or 0.0.0.0 or :: for all
+    #[arg(
+        long,
+        value_name = "ADDRESS",
+        default_value = "localhost",
+        env = "PARTITA_LISTEN",
+        help_heading = "Network"
+    )]
+    listen: Listen,
+
+    /// The AMQP port; 0 takes a free one, as for the others
+    #[arg(long, value_name = "PORT", default_value_t = connect::AMQP_PORT, env = "PARTITA_PORT", help_heading = "Network")]
+    port: u16,
+
+    /// The port of the health check and the admin API
+    #[arg(
+        long,
+        value_name = "PORT",
+        default_value_t = HTTP_PORT,
+        env = "PARTITA_HTTP_PORT",
+        help_heading = "Network"
+    )]
+    http_port: u16,
+
+    /// The TLS port, if there is a certificate
+    #[arg(long, value_name = "PORT", default_value_t = connect::TLS_PORT, env = "PARTITA_TLS_PORT", help_heading = "Network")]
+    tls_port: u16,
+
+    /// Written when clients can connect, removed when the hub stops: JSON with amqp_port, http_port, connection_string
+    #[arg(long, value_name = "FILE", help_heading = "Network")]
+    ready_file: Option<PathBuf>,
+
+    /// The certificate and those that lead to its root, PEM
+    #[arg(long, value_name = "FILE", requires = "tls_key", help_heading = "TLS")]
+    tls_cert: Option<PathBuf>,
+
+    /// The certificate's key, PEM
+    #[arg(long, value_name = "FILE", requires = "tls_cert", help_heading = "TLS")]
+    tls_key: Option<PathBuf>,
+
+    /// Makes a certificate authority in the data directory, and a certificate; says how clients trust it
+    #[arg(long, conflicts_with = "tls_cert", help_heading = "TLS")]
+    tls_self_signed: bool,
+
+    /// A further name or address for that certificate; may be repeated
+    #[arg(long = "tls-name", value_name = "NAME", requires = "tls_self_signed", help_heading = "TLS")]
+    tls_names: Vec<String>,
+
+    /// Where that authority is kept [default: tls in the data directory]
+    #[arg(long, value_name = "DIR", requires = "tls_self_signed", help_heading = "TLS")]
+    tls_dir: Option<PathBuf>,
+
+    /// The key of RootManageSharedAccessKey, in a file, instead of the emulator's, which everybody knows
+    #[arg(long, value_name = "FILE", env = "PARTITA_KEY_FILE", help_heading = "Access")]
+    key_file: Option<PathBuf>,
+
+    /// A shared access rule with rights (listen, send, manage) in all hubs or one; its key is in a file or env:VARIABLE.
+    /// May be repeated; the emulator's key is then not accepted
+    #[arg(long = "rule", value_name = "NAME:RIGHTS[:HUB]=KEYFILE", help_heading = "Access")]
+    rules: Vec<RuleSpec>,
+
+    /// Says nothing unless something is wrong
+    #[arg(long, short)]
+    quiet: bool,
+
+    /// Logs what happens: -v connections and hubs, -vv links, -vvv frames. RUST_LOG says it in more detail
+    #[arg(long, short, action = clap::ArgAction::Count)]
+    verbose: u8,
+}
+
+/// When an event is acknowledged.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
+pub(crate) enum Fsync {
+    Always,
+    Interval,
+    Never,
+}
+
+/// Serves until it is told to stop.
+pub(crate) fn run(args: Args) -> Result<ExitCode, Failure> {
+    crate::log_to_stderr(match args.verbose {
+        0 => "warn",
+        1 => "info",
+        2 => "debug",
+        _ => "trace",
+    });
+    let plan = Plan::new(args).map_err(Failure::Usage)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::Run(format!("cannot start: {error}")))?;
+    let done = runtime.block_on(start::serve(plan));
+    runtime.shutdown_timeout(Duration::from_secs(1));
+    done
+}

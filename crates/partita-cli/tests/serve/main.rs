@@ -1,0 +1,9 @@
+//! The served hub as a user meets it: the real binary, real sockets, real files.
+#![cfg(unix)]
+
+mod commands;
+mod mistakes;
+mod network;
+mod start;
+mod support;
+mod terminal;

@@ -1,0 +1,291 @@
+//! A client attaches a link: what it wants, whether it may, and the answer.
+
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Instant;
+
+use partita_amqp::connection::LinkId;
+use partita_amqp::performative::{Attach, Role, Source, Target};
+use partita_amqp::types::Symbol;
+use partita_core::model::{ConsumerGroup, Epoch, Position, Timestamp, Value};
+
+use super::core::{Core, Kind, Link, error_of};
+use super::intake::Intake;
+use super::mailbox::Bell;
+use super::node::{Node, REQUEST_CREDIT, Replies, Requests};
+use super::outlet::{Finding, Outlet};
+use crate::broker::{self, Hub, HubReader};
+use crate::fault::{Moment, Spot, Strike};
+use crate::service::address::{Address, partition_number};
+use crate::service::auth::Right;
+use crate::service::condition::{ARGUMENT_ERROR, NOT_ALLOWED, NOT_IMPLEMENTED, Refusal, UNAUTHORIZED};
+use crate::service::selector;
+use crate::source::attach_at_oldest;
+
+const EPOCH: &str = "com.microsoft:epoch";
+/// The second one is the Rust client's.
+const RECEIVER_NAME: [&str; 2] = ["com.microsoft:receiver-name", "com.microsoft.com:receiver-name"];
+const RUNTIME_METRIC: &str = "com.microsoft:enable-receiver-runtime-metric";
+const GEOREPLICATION: &str = "com.microsoft:georeplication";
+
+impl Core {
+    pub(super) fn on_attach(&mut self, id: LinkId, attach: Attach, now: Instant) {
+        if let Err(refusal) = self.admit(id, &attach, now) {
+            tracing::debug!(connection = self.id(), link = %attach.name, %refusal, "link is refused");
+            self.refuse(id, &attach, &refusal);
+        }
+    }
+
+    /// Clients wait for an attach before a detach, with the termini that they named.
+    fn refuse(&mut self, id: LinkId, attach: &Attach, refusal: &Refusal) {
+        self.conn.answer_attach(id, answer_to(attach));
+        self.conn.detach(id, Some(error_of(refusal)));
+    }
+
+    fn admit(&mut self, id: LinkId, attach: &Attach, now: Instant) -> Result<(), Refusal> {
+        if matches!(attach.target, Some(Target::Other(_))) {
+            return Err(Refusal::new(NOT_IMPLEMENTED, "There are no transactions here."));
+        }
+        let address = Address::parse(attach.address().unwrap_or_default())?;
+        let node = match address {
+            Address::Cbs => Some(Node::Cbs),
+            Address::Management if !self.tokens.any(Timestamp::now()) => {
+                let text = "Unauthorized access. A token is required for this resource: '$management'.";
+                return Err(Refusal::new(UNAUTHORIZED, text));
+            }
+            Address::Management => Some(Node::Management),
+            _ => None,
+        };
+        match (node, attach.role) {
+            (Some(node), Role::Sender) => {
+                self.attached(id, attach, address, None, None, Kind::Requests(Requests { node }))?;
+                self.conn.set_credit(id, REQUEST_CREDIT, false);
+            }
+            (Some(node), Role::Receiver) => {
+                let name = attach.target.as_ref().and_then(Target::address).map(str::to_owned);
+                self.attached(id, attach, address, None, None, Kind::Replies(Replies::new(node, name)))?;
+                self.conn.ignore_outcomes(id);
+            }
+            (None, Role::Sender) => self.admit_sender(id, attach, address, now)?,
+            (None, Role::Receiver) => self.admit_receiver(id, attach, address, now)?,
+        }
+        Ok(())
+    }
+
+    fn admit_sender(
+        &mut self,
+        id: LinkId,
+        attach: &Attach,
+        address: Address,
+        now: Instant,
+    ) -> Result<(), Refusal> {
+        if let Address::Reader { .. } = address {
+            let text = format!("'{address}' can only be received from.");
+            return Err(Refusal::new(NOT_ALLOWED, text));
+        }
+        let (hub, partition, until) = self.find(&address, Right::Send)?;
+        self.strike(&hub, partition, true, now)?;
+        let kind = Kind::Intake(Intake { hub, partition });
+        self.attached(id, attach, address, partition, Some((Right::Send, until)), kind)?;
+        let credit = self.shared().options.credit;
+        self.conn.set_credit(id, credit, false);
+        Ok(())
+    }
+
+    fn admit_receiver(
+        &mut self,
+        id: LinkId,
+        attach: &Attach,
+        address: Address,
+        now: Instant,
+    ) -> Result<(), Refusal> {
+        let Address::Reader { group, .. } = &address else {
+            let text = format!(
+                "'{address}' can only be sent to: events are received from a partition of a consumer group."
+            );
+            return Err(Refusal::new(NOT_ALLOWED, text));
+        };
+        let group = group.clone();
+        let (hub, partition, until) = self.find(&address, Right::Listen)?;
+        let partition = partition.unwrap_or_default();
+        self.strike(&hub, Some(partition), false, now)?;
+        let wanted = self.wanted(attach, group, partition)?;
+        let from = wanted.from.clone();
+        let token = Some((Right::Listen, until));
+        match from {
+            // These places are found by reading.
+            Position::Offset { .. } | Position::Time(_) => {
+                let looked_in = hub.clone();
+                let found = tokio::task::spawn_blocking(move || attach_at_oldest(&looked_in, wanted));
+                let bell = Bell::new(id, &self.mailbox);
+                let finding = Finding { attach: attach.clone(), hub, from, found, bell };
+                let link =
+                    self.link(id, address, Some(partition), token, Kind::Finding(Box::new(finding)))?;
+                self.insert(id, link);
+                self.wake_reader(id, now);
+                Ok(())
+            }
+            _ => {
+                let reader = attach_at_oldest(&hub, wanted);
+                let reader =
+                    reader.map_err(|error| selector::refusal(&from, error, hub.partition(partition)))?;
+                let outlet = self.outlet(id, attach, reader, &from);
+                self.attached(id, attach, address, Some(partition), token, outlet)?;
+                self.begin_reading(id, now);
+                Ok(())
+            }
+        }
+    }
+
+    /// A reader's place may have been found.
+    pub(super) fn on_found(&mut self, id: LinkId, now: Instant) {
+        let Some(Kind::Finding(finding)) = self.links.get_mut(&id).map(|link| &mut link.kind) else { return };
+        let Poll::Ready(found) = finding.poll() else { return };
+        let (attach, hub, from) = (finding.attach.clone(), finding.hub.clone(), finding.from.clone());
+        let Some(link) = self.links.get(&id) else { return };
+        match found {
+            Ok(reader) => {
+                let outlet = self.outlet(id, &attach, reader, &from);
+                if let Some(link) = self.links.get_mut(&id) {
+                    link.kind = outlet;
+                }
+                let answer = self.granted(&attach);
+                self.conn.answer_attach(id, answer);
+                self.begin_reading(id, now);
+            }
+            Err(error) => {
+                let info = link.partition.and_then(|partition| hub.partition(partition));
+                let refusal = selector::refusal(&from, error, info);
+                self.conn.answer_attach(id, answer_to(&attach));
+                self.detach(id, &refusal);
+            }
+        }
+    }
+
+    fn outlet(&self, id: LinkId, attach: &Attach, reader: HubReader, from: &Position) -> Kind {
+        let metrics = attach.desired_capabilities.iter().any(|wanted| **wanted == *RUNTIME_METRIC);
+        Kind::Outlet(Box::new(Outlet::new(id, reader, from, metrics, &self.mailbox)))
+    }
+
+    fn begin_reading(&mut self, id: LinkId, now: Instant) {
+        // What clients say about events moves nothing here.
+        self.conn.ignore_outcomes(id);
+        self.wake_reader(id, now);
+    }
+
+    /// What a receiver asks of the hub.
+    fn wanted(
+        &self,
+        attach: &Attach,
+        group: ConsumerGroup,
+        partition: u32,
+    ) -> Result<broker::Attach, Refusal> {
+        let filters = match attach.source.as_ref().map(|source| &source.filter) {
+            Some(Value::Map(filters)) => &filters[..],
+            _ => &[],
+        };
+        let epoch = match attach.property(EPOCH) {
+            None | Some(Value::Null) => None,
+            Some(value) => {
+                let epoch = value.as_i64().and_then(|epoch| u64::try_from(epoch).ok());
+                let bad =
+                    || Refusal::new(ARGUMENT_ERROR, format!("The epoch {value:?} is no number from 0 on."));
+                Some(Epoch(epoch.ok_or_else(bad)?))
+            }
+        };
+        let names = RECEIVER_NAME.iter().filter_map(|name| attach.property(name)?.as_str());
+        let name = names
+            .filter(|name| !name.is_empty())
+            .map(Arc::from)
+            .next()
+            .unwrap_or_else(|| attach.name.clone());
+        Ok(broker::Attach { group, partition, from: selector::position(filters)?, epoch, name })
+    }
+
+    /// The hub and partition of an address, if the client has a token for them.
+    fn find(
+        &self,
+        address: &Address,
+        right: Right,
+    ) -> Result<(Arc<Hub>, Option<u32>, Option<Timestamp>), Refusal> {
+        let until = self.tokens.allow(&address.to_string(), right, Timestamp::now())?;
+        let name = address.hub().unwrap_or_default();
+        let hub = self.shared().broker.hub(name).ok_or_else(|| Refusal::not_found(name))?;
+        let partition =
+            address.partition().map(|text| partition_number(text, hub.partitions())).transpose()?;
+        Ok((hub, partition, until))
+    }
+
+    fn strike(
+        &mut self,
+        hub: &Hub,
+        partition: Option<u32>,
+        sends: bool,
+        now: Instant,
+    ) -> Result<(), Refusal> {
+        let spot = Spot { hub: hub.name().as_str(), partition, sends, moment: Moment::Attach };
+        match self.shared().faults.strike(&spot, now) {
+            Some(Strike::Refuse(refusal)) => Err(refusal),
+            Some(Strike::Cut) => {
+                self.cut();
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn link(
+        &self,
+        id: LinkId,
+        address: Address,
+        partition: Option<u32>,
+        token: Option<(Right, Option<Timestamp>)>,
+        kind: Kind,
+    ) -> Result<Link, Refusal> {
+        let gone = || Refusal::new(NOT_ALLOWED, "The session of the link is gone.");
+        let session = self.conn.session_of(id).ok_or_else(gone)?;
+        let (right, until) = token.unzip();
+        Ok(Link { session, address, partition, right, until: until.flatten(), kind })
+    }
+
+    /// Answers, and keeps the link.
+    fn attached(
+        &mut self,
+        id: LinkId,
+        attach: &Attach,
+        address: Address,
+        partition: Option<u32>,
+        token: Option<(Right, Option<Timestamp>)>,
+        kind: Kind,
+    ) -> Result<(), Refusal> {
+        let link = self.link(id, address, partition, token, kind)?;
+        let answer = self.granted(attach);
+        self.conn.answer_attach(id, answer);
+        self.insert(id, link);
+        Ok(())
+    }
+
+    /// The answer that grants what is known here.
+    fn granted(&self, attach: &Attach) -> Attach {
+        let mut answer = answer_to(attach);
+        if attach.role == Role::Sender {
+            answer.max_message_size = Some(self.shared().options.message_bytes_max);
+        }
+        let known = |wanted: &&Symbol| [RUNTIME_METRIC, GEOREPLICATION].contains(&&***wanted);
+        answer.offered_capabilities = attach.desired_capabilities.iter().filter(known).cloned().collect();
+        answer.properties = attach.properties.clone();
+        answer
+    }
+}
+
+/// An answer with the termini that the client named. Neither is missing: some clients take that for a refusal. Of the
+/// filters those stay that are in force.
+fn answer_to(attach: &Attach) -> Attach {
+    let mut answer = attach.answer();
+    let source = answer.source.get_or_insert_with(Source::default);
+    if let Value::Map(filters) = &mut source.filter {
+        filters.retain(|(name, filter)| selector::is_selector(name, filter));
+    }
+    answer.target.get_or_insert_with(|| Target::Node(Box::default()));
+    answer
+}

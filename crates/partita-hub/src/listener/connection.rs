@@ -1,0 +1,212 @@
+//! The task of one connection: moves bytes, waits for whatever comes first, and lets the core decide.
+
+use std::future::Future;
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use bytes::BytesMut;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
+use tokio::sync::watch;
+use tokio::time::Sleep;
+
+use super::core::{Core, End};
+use crate::server::{Course, Peer, Seat};
+
+/// How much is read at once, at first and at most. It doubles when it was filled.
+const READ_BYTES_MIN: usize = 4 << 10;
+const READ_BYTES_MAX: usize = 256 << 10;
+
+/// Pieces of a vectored write.
+const SLICES_MAX: usize = 32;
+
+/// How long the last bytes may take.
+const FLUSH_TIME_MAX: Duration = Duration::from_secs(5);
+
+/// Serves a connection until it ends.
+pub(crate) async fn run<S>(stream: S, seat: Seat, peer: &Peer)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    tracing::debug!(%peer, connection = seat.id, "connection began");
+    let mut course = seat.shared.course();
+    // It may have changed before.
+    course.mark_changed();
+    let mut faults = seat.shared.faults.changes();
+    let mut task = Task::new(stream, seat);
+    let end = loop {
+        let change = tokio::select! {
+            // Rare things are asked for last: each turn of the connection polls all that come before.
+            biased;
+            end = std::future::poll_fn(|cx| task.poll(cx)) => break end,
+            _ = course.changed() => Change::Course,
+            _ = faults.changed() => Change::Faults,
+        };
+        match change {
+            Change::Course => {
+                let now = *course.borrow_and_update();
+                match now {
+                    Course::Running => {}
+                    Course::Ending(until) => task.core.shut_down(until.into_std()),
+                    Course::Over => break End::Cut,
+                }
+            }
+            Change::Faults => task.core.look_at_faults(Instant::now()),
+        }
+    };
+    if matches!(end, End::Closed) {
+        task.finish(&mut course).await;
+    }
+    tracing::debug!(%peer, connection = task.core.id(), end = %end, "connection ended");
+}
+
+enum Change {
+    Course,
+    Faults,
+}
+
+struct Task<S> {
+    stream: S,
+    core: Core,
+    input: BytesMut,
+    read_bytes: usize,
+    /// Whether bytes are on their way that the stream may hold back.
+    unflushed: bool,
+    timer: Pin<Box<Sleep>>,
+    /// What the timer is set to.
+    timer_at: Option<Instant>,
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Task<S> {
+    fn new(stream: S, seat: Seat) -> Self {
+        Self {
+            stream,
+            core: Core::new(seat, Instant::now()),
+            input: BytesMut::new(),
+            read_bytes: READ_BYTES_MIN,
+            unflushed: false,
+            timer: Box::pin(tokio::time::sleep(Duration::ZERO)),
+            timer_at: None,
+        }
+    }
+
+    /// Does all that can be done now.
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<End> {
+        self.core.register(cx);
+        loop {
+            let now = Instant::now();
+            self.core.on_time(now);
+            let read = match self.poll_read(cx) {
+                Ok(read) => read,
+                Err(end) => return Poll::Ready(end),
+            };
+            let worked = self.core.work(now);
+            let written = match self.poll_write(cx) {
+                Ok(written) => written,
+                Err(error) => return Poll::Ready(End::Lost(error)),
+            };
+            if let Some(end) = self.core.end() {
+                return Poll::Ready(end);
+            }
+            if !(read || worked || written) && self.poll_timer(cx) {
+                return Poll::Pending;
+            }
+        }
+    }
+
+    /// Hands to the core what there is; true if there was anything.
+    fn poll_read(&mut self, cx: &mut Context<'_>) -> Result<bool, End> {
+        // What is there already comes first; if the core cannot take it, it will not take more either.
+        if !self.input.is_empty() && self.core.receive(&mut self.input) {
+            return Ok(false);
+        }
+        if !self.core.listens() {
+            return Ok(false);
+        }
+        self.input.reserve(self.read_bytes);
+        let read = std::pin::pin!(self.stream.read_buf(&mut self.input)).poll(cx);
+        let count = match read {
+            Poll::Pending => {
+                // An idle connection keeps little.
+                if self.input.is_empty() && self.read_bytes > READ_BYTES_MIN {
+                    self.read_bytes = READ_BYTES_MIN;
+                    self.input = BytesMut::new();
+                }
+                return Ok(false);
+            }
+            Poll::Ready(Ok(0)) => return Err(End::Gone),
+            Poll::Ready(Ok(count)) => count,
+            Poll::Ready(Err(error)) => return Err(End::Lost(error)),
+        };
+        if count >= self.read_bytes {
+            self.read_bytes = (self.read_bytes * 2).min(READ_BYTES_MAX);
+        }
+        self.core.receive(&mut self.input);
+        Ok(true)
+    }
+
+    /// Writes what the stream takes; true if it was all there was, and not nothing.
+    fn poll_write(&mut self, cx: &mut Context<'_>) -> io::Result<bool> {
+        let mut written = false;
+        while !self.core.outbox().is_empty() {
+            let outbox = self.core.outbox();
+            let result = if self.stream.is_write_vectored() {
+                let mut slices = [IoSlice::new(&[]); SLICES_MAX];
+                let filled = outbox.io_slices(&mut slices);
+                Pin::new(&mut self.stream).poll_write_vectored(cx, &slices[..filled])
+            } else {
+                Pin::new(&mut self.stream).poll_write(cx, outbox.chunk())
+            };
+            match result {
+                Poll::Pending => return Ok(false),
+                Poll::Ready(Ok(0)) => return Err(io::ErrorKind::WriteZero.into()),
+                Poll::Ready(Ok(count)) => outbox.advance(count),
+                Poll::Ready(Err(error)) => return Err(error),
+            }
+            self.unflushed = true;
+            written = true;
+        }
+        if self.unflushed {
+            if let Poll::Ready(flushed) = Pin::new(&mut self.stream).poll_flush(cx) {
+                flushed?;
+                self.unflushed = false;
+            }
+        }
+        Ok(written)
+    }
+
+    /// Sets the timer to what comes next; false if that is now.
+    fn poll_timer(&mut self, cx: &mut Context<'_>) -> bool {
+        let Some(at) = self.core.deadline() else { return true };
+        if self.timer_at != Some(at) {
+            self.timer_at = Some(at);
+            self.timer.as_mut().reset(at.into());
+        }
+        let due = self.timer.as_mut().poll(cx).is_ready();
+        if due {
+            self.timer_at = None;
+        }
+        !due
+    }
+
+    /// Writes what is left and ends the stream.
+    async fn finish(&mut self, course: &mut watch::Receiver<Course>) {
+        let flush = std::future::poll_fn(|cx| {
+            loop {
+                match self.poll_write(cx) {
+                    Err(_) => return Poll::Ready(()),
+                    Ok(_) if self.core.outbox().is_empty() && !self.unflushed => {
+                        return Pin::new(&mut self.stream).poll_shutdown(cx).map(|_| ());
+                    }
+                    Ok(true) => {}
+                    Ok(false) => return Poll::Pending,
+                }
+            }
+        });
+        tokio::select! {
+            _ = tokio::time::timeout(FLUSH_TIME_MAX, flush) => {}
+            _ = course.wait_for(|course| *course == Course::Over) => {}
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! Links on which clients send events: a message goes to the log, and its answer to the client when it is durable.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use partita_amqp::connection::{Delivery, DeliveryId, DeliveryRange, LinkId};
+use partita_amqp::performative::DeliveryState;
+
+use super::core::{Core, Kind, error_of};
+use crate::broker::{Hub, Route, partition_of};
+use crate::fault::{Moment, Spot, Strike};
+use crate::log::{Ack, AppendError, EncodedBatch};
+use crate::service::condition::Refusal;
+use crate::service::ingest::ingest;
+
+/// How long to wait when the hub's queue is full and nobody of this connection is in it.
+const QUEUE_FULL_PAUSE: Duration = Duration::from_millis(1);
+
+/// How long a full queue is waited for before the client is told to come back later.
+const QUEUE_FULL_TIME_MAX: Duration = Duration::from_secs(5);
+
+/// A link on which a client sends events.
+pub(super) struct Intake {
+    pub(super) hub: Arc<Hub>,
+    /// Where its events go, unless their key says.
+    pub(super) partition: Option<u32>,
+}
+
+/// A batch that waits for the log.
+pub(super) struct Append {
+    pub(super) link: LinkId,
+    delivery: DeliveryId,
+    /// The client wants no answer.
+    settled: bool,
+}
+
+/// A batch that the hub's queue has no room for. Nothing else is read from the client meanwhile.
+pub(super) struct Stuck {
+    token: u64,
+    hub: Arc<Hub>,
+    partition: Option<u32>,
+    key: Option<String>,
+    batch: EncodedBatch,
+    since: Instant,
+    pub(super) retry: Instant,
+}
+
+fn route(partition: Option<u32>, key: Option<&str>) -> Route<'_> {
+    match (partition, key) {
+        (Some(partition), _) => Route::Partition(partition),
+        (None, Some(key)) => Route::Key(key),
+        (None, None) => Route::RoundRobin,
+    }
+}
+
+impl Core {
+    /// A message came.
+    pub(super) fn on_delivery(&mut self, delivery: &Delivery, now: Instant) {
+        let Some(link) = self.links.get(&delivery.link) else { return };
+        match &link.kind {
+            Kind::Intake(_) => self.on_event_delivery(delivery, now),
+            Kind::Requests(_) => self.on_request(delivery, now),
+            _ => {}
+        }
+    }
+
+    fn on_event_delivery(&mut self, delivery: &Delivery, now: Instant) {
+        let credit = self.shared().options.credit;
+        self.conn.top_up(delivery.link, credit);
+        let result = self.take_in(delivery, now);
+        let outcome = match result {
+            Ok(true) => return,
+            Ok(false) => DeliveryState::Accepted,
+            Err(refusal) => {
+                tracing::debug!(connection = self.id(), %refusal, "message is rejected");
+                DeliveryState::rejected(error_of(&refusal))
+            }
+        };
+        if !delivery.settled {
+            self.settle(delivery.link, delivery.id.into(), outcome, now);
+        }
+    }
+
+    /// Hands a message to the log; true if it waits there now, false if there is nothing in it.
+    fn take_in(&mut self, delivery: &Delivery, now: Instant) -> Result<bool, Refusal> {
+        let Some(Kind::Intake(intake)) = self.links.get(&delivery.link).map(|link| &link.kind) else {
+            return Ok(true);
+        };
+        let (hub, partition) = (intake.hub.clone(), intake.partition);
+        let bytes_max = usize::try_from(self.shared().options.message_bytes_max).unwrap_or(usize::MAX);
+        let message = ingest(delivery.format, &delivery.payload, bytes_max)?;
+        let meant = partition.or_else(|| message.key.map(|key| partition_of(key, hub.partitions())));
+        let spot = Spot { hub: hub.name().as_str(), partition: meant, sends: true, moment: Moment::Sent };
+        match self.shared().faults.strike(&spot, now) {
+            Some(Strike::Refuse(refusal)) => return Err(refusal),
+            Some(Strike::Cut) => {
+                self.cut();
+                return Ok(true);
+            }
+            _ => {}
+        }
+        let Some(batch) = message.batch else { return Ok(false) };
+        self.next_token += 1;
+        let token = self.next_token;
+        let append = Append { link: delivery.link, delivery: delivery.id, settled: delivery.settled };
+        self.appends.insert(token, append);
+        match hub.send(route(partition, message.key), batch.clone(), token, &self.sink) {
+            Ok(_) => Ok(true),
+            Err(AppendError::QueueFull) => {
+                let key = message.key.map(str::to_owned);
+                let retry = now + QUEUE_FULL_PAUSE;
+                self.stuck = Some(Stuck { token, hub, partition, key, batch, since: now, retry });
+                Ok(true)
+            }
+            Err(error) => {
+                self.appends.remove(&token);
+                Err(error.into())
+            }
+        }
+    }
+
+    /// Tries again what the hub's queue had no room for; true if it is through, one way or the other.
+    pub(super) fn retry_stuck(&mut self, now: Instant) -> bool {
+        let Some(stuck) = &mut self.stuck else { return false };
+        let route = route(stuck.partition, stuck.key.as_deref());
+        let error = match stuck.hub.send(route, stuck.batch.clone(), stuck.token, &self.sink) {
+            Ok(_) => {
+                self.stuck = None;
+                return true;
+            }
+            Err(AppendError::QueueFull) if now.duration_since(stuck.since) < QUEUE_FULL_TIME_MAX => {
+                stuck.retry = now + QUEUE_FULL_PAUSE;
+                return false;
+            }
+            Err(error) => error,
+        };
+        let token = stuck.token;
+        self.stuck = None;
+        self.on_acks(&mut vec![Ack { token, outcome: Err(error) }], now);
+        true
+    }
+
+    /// The log answered. Neighbours get one answer together.
+    pub(super) fn on_acks(&mut self, acks: &mut Vec<Ack>, now: Instant) {
+        let mut accepted: Vec<(LinkId, DeliveryId)> = Vec::with_capacity(acks.len());
+        for Ack { token, outcome } in acks.drain(..) {
+            let Some(append) = self.appends.remove(&token) else { continue };
+            match outcome {
+                _ if append.settled => {}
+                Ok(_) => accepted.push((append.link, append.delivery)),
+                Err(error) => {
+                    let refusal = Refusal::from(error);
+                    tracing::debug!(connection = self.id(), %refusal, "message is rejected");
+                    let state = DeliveryState::rejected(error_of(&refusal));
+                    self.settle(append.link, append.delivery.into(), state, now);
+                }
+            }
+        }
+        accepted.sort_unstable();
+        let mut rest = &accepted[..];
+        while let Some((link, first)) = rest.first().copied() {
+            let follows =
+                |(at, next): (usize, &(LinkId, DeliveryId))| *next == (link, first.wrapping_add(at as u32));
+            let count = rest.iter().enumerate().take_while(|entry| follows(*entry)).count();
+            let ids = DeliveryRange { first, last: first.wrapping_add(count as u32 - 1) };
+            self.settle(link, ids, DeliveryState::Accepted, now);
+            rest = &rest[count..];
+        }
+    }
+}

@@ -1,0 +1,14 @@
+//! The hub on the network: one task per connection, which owns everything that belongs to it.
+//!
+//! `connection.rs` moves bytes and waits; `core.rs` decides, without waiting: what happened goes in, verbs of the AMQP
+//! machine come out. Links are of three kinds: those that clients send events on (`intake.rs`), those that they read them
+//! from (`outlet.rs`), and the nodes that answer requests (`node.rs`).
+
+mod attach;
+pub(crate) mod connection;
+mod core;
+mod intake;
+mod mailbox;
+mod node;
+mod outlet;
+pub mod transport;

@@ -1,0 +1,97 @@
+//! A client's connection, whatever is underneath.
+
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio_rustls::server::TlsStream;
+
+use super::prefixed::Prefixed;
+use super::websocket::WebSocket;
+
+/// Bytes of AMQP to and from one client.
+#[derive(Debug)]
+pub enum ClientStream {
+    /// As they are.
+    Tcp(TcpStream),
+    /// In TLS.
+    Tls(Box<Prefixed<TlsStream<TcpStream>>>),
+    /// In a WebSocket.
+    WebSocket(Box<WebSocket<TcpStream>>),
+    /// In a WebSocket in TLS.
+    WebSocketTls(Box<WebSocket<TlsStream<TcpStream>>>),
+}
+
+impl ClientStream {
+    /// How the bytes travel: `amqp`, `amqps`, `ws` or `wss`.
+    pub fn scheme(&self) -> &'static str {
+        match self {
+            Self::Tcp(_) => "amqp",
+            Self::Tls(_) => "amqps",
+            Self::WebSocket(_) => "ws",
+            Self::WebSocketTls(_) => "wss",
+        }
+    }
+
+    /// Where the client is.
+    pub fn peer_addr(&self) -> io::Result<SocketAddr> {
+        match self {
+            Self::Tcp(tcp) => tcp.peer_addr(),
+            Self::Tls(tls) => tls.get_ref().get_ref().0.peer_addr(),
+            Self::WebSocket(socket) => socket.get_ref().peer_addr(),
+            Self::WebSocketTls(socket) => socket.get_ref().get_ref().0.peer_addr(),
+        }
+    }
+}
+
+/// Calls a method of whichever stream it is.
+macro_rules! each {
+    ($self:ident, $stream:ident => $call:expr) => {
+        match $self {
+            ClientStream::Tcp($stream) => $call,
+            ClientStream::Tls($stream) => $call,
+            ClientStream::WebSocket($stream) => $call,
+            ClientStream::WebSocketTls($stream) => $call,
+        }
+    };
+}
+
+impl AsyncRead for ClientStream {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        each!(this, stream => Pin::new(stream).poll_read(cx, buf))
+    }
+}
+
+impl AsyncWrite for ClientStream {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        each!(this, stream => Pin::new(stream).poll_write(cx, buf))
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        each!(this, stream => Pin::new(stream).poll_write_vectored(cx, bufs))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        each!(self, stream => stream.is_write_vectored())
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        each!(this, stream => Pin::new(stream).poll_flush(cx))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        each!(this, stream => Pin::new(stream).poll_shutdown(cx))
+    }
+}

@@ -1,0 +1,186 @@
+//! What clients are told when something is refused: a condition that they act on, and words that some of them look for.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use crate::broker::{AttachError, HubReadError, Refused};
+use crate::log::{AppendError, ReadError};
+
+/// There is no such hub, group or partition.
+pub const NOT_FOUND: &str = "amqp:not-found";
+/// No valid token for this.
+pub const UNAUTHORIZED: &str = "amqp:unauthorized-access";
+/// Another reader has the partition.
+pub const STOLEN: &str = "amqp:link:stolen";
+/// As many as there may be.
+pub const LIMIT_EXCEEDED: &str = "amqp:resource-limit-exceeded";
+/// A message is too large.
+pub const SIZE_EXCEEDED: &str = "amqp:link:message-size-exceeded";
+/// The bytes are no message.
+pub const DECODE_ERROR: &str = "amqp:decode-error";
+/// What is asked for does not exist here.
+pub const NOT_IMPLEMENTED: &str = "amqp:not-implemented";
+/// It does not fit the state of things.
+pub const NOT_ALLOWED: &str = "amqp:not-allowed";
+/// Something failed here; clients try again.
+pub const INTERNAL_ERROR: &str = "amqp:internal-error";
+/// The link ends for reasons of the hub; clients make it again.
+pub const DETACH_FORCED: &str = "amqp:link:detach-forced";
+/// The connection ends for reasons of the hub; clients make it again.
+pub const CONNECTION_FORCED: &str = "amqp:connection:forced";
+/// Not now; clients try again later.
+pub const SERVER_BUSY: &str = "com.microsoft:server-busy";
+/// It took too long; clients try again.
+pub const TIMEOUT: &str = "com.microsoft:timeout";
+/// Something that was given makes no sense.
+pub const ARGUMENT_ERROR: &str = "com.microsoft:argument-error";
+/// A partition or number that is not in the hub.
+pub const OUT_OF_RANGE: &str = "com.microsoft:argument-out-of-range";
+/// An idempotent producer left out a number.
+pub const OUT_OF_ORDER: &str = "com.microsoft:out-of-order-sequence";
+/// A later incarnation of an idempotent producer took over.
+pub const PRODUCER_STOLEN: &str = "com.microsoft:producer-epoch-stolen";
+
+/// A refusal as a client hears of it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Refusal {
+    /// What clients act on: one of the constants here, or what a user made up.
+    pub condition: Cow<'static, str>,
+    /// What people read, and some clients.
+    pub description: String,
+}
+
+impl Refusal {
+    /// A refusal with one of the conditions above.
+    pub fn new(condition: &'static str, description: impl Into<String>) -> Self {
+        Self { condition: Cow::Borrowed(condition), description: description.into() }
+    }
+
+    /// There is no such entity. Java and .NET look for these words.
+    pub fn not_found(entity: impl fmt::Display) -> Self {
+        Self::new(NOT_FOUND, format!("The messaging entity '{entity}' could not be found."))
+    }
+
+    /// The hub has no such partition.
+    pub fn no_partition(partitions: u32) -> Self {
+        let last = partitions.saturating_sub(1);
+        Self::new(
+            OUT_OF_RANGE,
+            format!(
+                "The specified partition is invalid for an EventHub partition sender or receiver. \
+                 It should be between 0 and {last}."
+            ),
+        )
+    }
+
+    /// A message is larger than the link takes.
+    pub fn too_large(bytes: u64, bytes_max: u64) -> Self {
+        Self::new(
+            SIZE_EXCEEDED,
+            format!(
+                "The received message ({bytes} bytes) exceeds the limit ({bytes_max} bytes) currently allowed on the link."
+            ),
+        )
+    }
+
+    /// A reader asked for a sequence number or offset that is not there yet. `what` is one of the two words.
+    pub fn beyond_the_end(what: &str, asked: impl fmt::Display, last: impl fmt::Display) -> Self {
+        Self::new(
+            ARGUMENT_ERROR,
+            format!("The supplied {what} '{asked}' is invalid. The last {what} in the system is '{last}'"),
+        )
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.condition, self.description)
+    }
+}
+
+impl From<AppendError> for Refusal {
+    fn from(error: AppendError) -> Self {
+        match error {
+            AppendError::TooLarge { bytes, max } => Self::too_large(bytes as u64, max as u64),
+            AppendError::NoPartition { partitions, .. } => Self::no_partition(partitions),
+            AppendError::Deleted => {
+                Self::new(NOT_FOUND, "The messaging entity could not be found: the hub was deleted.")
+            }
+            // Busy is what every client tries again after.
+            other if other.is_retriable() => Self::new(SERVER_BUSY, other.to_string()),
+            other => Self::new(INTERNAL_ERROR, other.to_string()),
+        }
+    }
+}
+
+impl From<AttachError> for Refusal {
+    fn from(error: AttachError) -> Self {
+        match error {
+            AttachError::NoHub { hub } => Self::not_found(hub),
+            AttachError::NoGroup { group } => Self::not_found(group),
+            AttachError::BadPosition { .. } => Self::new(ARGUMENT_ERROR, error.to_string()),
+            AttachError::Refused(Refused::TooMany { .. }) => Self::new(LIMIT_EXCEEDED, error.to_string()),
+            AttachError::Refused(_) => Self::new(STOLEN, error.to_string()),
+            AttachError::Position(error) => error.into(),
+        }
+    }
+}
+
+impl From<ReadError> for Refusal {
+    fn from(error: ReadError) -> Self {
+        match error {
+            ReadError::NoPartition { partitions, .. } => Self::no_partition(partitions),
+            ReadError::Ahead { .. } | ReadError::Gone { .. } | ReadError::OffsetGone { .. } => {
+                Self::new(ARGUMENT_ERROR, error.to_string())
+            }
+            other => Self::new(INTERNAL_ERROR, other.to_string()),
+        }
+    }
+}
+
+impl From<HubReadError> for Refusal {
+    fn from(error: HubReadError) -> Self {
+        match error {
+            HubReadError::Evicted { reason } => Self::new(STOLEN, reason),
+            HubReadError::Deleted { entity } => Self::not_found(entity),
+            HubReadError::Log(error) => error.into(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use partita_core::model::Epoch;
+
+    use super::*;
+
+    #[test]
+    fn words_and_conditions_are_those_that_clients_look_for() {
+        let refusal = Refusal::not_found("telemetry");
+        assert_eq!(refusal.condition, "amqp:not-found");
+        assert!(refusal.description.contains("The messaging entity 'telemetry' could not be found"));
+        let refusal = Refusal::beyond_the_end("sequence number", 488, 482);
+        assert_eq!(
+            refusal.description,
+            "The supplied sequence number '488' is invalid. The last sequence number in the system is '482'"
+        );
+        let many = AttachError::Refused(Refused::TooMany { readers: "a, b".into() });
+        assert_eq!(Refusal::from(many).condition, "amqp:resource-limit-exceeded");
+        let lower = AttachError::Refused(Refused::LowerEpoch { name: "x".into(), epoch: Epoch(1) });
+        assert_eq!(
+            Refusal::from(lower).to_string(),
+            "amqp:link:stolen: Receiver 'x' with a higher epoch '1' already exists"
+        );
+    }
+
+    #[test]
+    fn what_may_succeed_later_is_busy_and_what_never_will_is_not() {
+        let full = AppendError::NoSpace { reason: "no space left".into() };
+        assert_eq!(Refusal::from(full).condition, SERVER_BUSY);
+        assert_eq!(Refusal::from(AppendError::QueueFull).condition, SERVER_BUSY);
+        let large = AppendError::TooLarge { bytes: 9, max: 8 };
+        assert_eq!(Refusal::from(large).condition, SIZE_EXCEEDED);
+        let nowhere = AppendError::NoPartition { partition: 4, partitions: 4 };
+        assert_eq!(Refusal::from(nowhere).condition, OUT_OF_RANGE);
+    }
+}

@@ -1,0 +1,268 @@
+//! A message as it was sent, to what the log stores.
+//!
+//! An event is stored as its encoded message, in the form that is quickest to deliver: a header if there is one, then the
+//! message annotations if there are any, then all else as it came. Delivery annotations were for this hop and go. So do
+//! the annotations that are the hub's to say. Everything is checked here, once, so that whatever is stored decodes.
+
+use partita_amqp::message::{MessageError, RawContent, RawSection, Sections};
+use partita_amqp::types::{self, Checker, Decoder, RawMap};
+use partita_core::model::Value;
+
+use super::annotations::{ENQUEUED_TIME, OFFSET, PARTITION_KEY, SEQUENCE_NUMBER};
+use super::condition::{ARGUMENT_ERROR, DECODE_ERROR, Refusal};
+use crate::log::{BatchBuilder, EncodeError, EncodedBatch};
+
+/// One event.
+pub const FORMAT_EVENT: u32 = 0;
+/// Several: each data section holds an encoded message.
+pub const FORMAT_BATCH: u32 = 0x8001_3700;
+
+/// The longest partition key.
+pub const KEY_CHARS_MAX: usize = 128;
+
+const PRODUCER_ID: &str = "com.microsoft:producer-id";
+const PRODUCER_EPOCH: &str = "com.microsoft:producer-epoch";
+const PRODUCER_SEQUENCE: &str = "com.microsoft:producer-sequence-number";
+
+/// What a delivery holds.
+#[derive(Clone, Debug)]
+pub struct Ingested<'a> {
+    /// The events; `None` if the delivery has none, which is no mistake.
+    pub batch: Option<EncodedBatch>,
+    /// The partition key, which the events have, too.
+    pub key: Option<&'a str>,
+    /// What an idempotent producer says of it.
+    pub producer: Option<ProducerStamp>,
+}
+
+/// An idempotent producer's mark on a batch.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ProducerStamp {
+    /// The producer.
+    pub id: i64,
+    /// Its incarnation.
+    pub epoch: i16,
+    /// The number of the batch's first event.
+    pub sequence: i32,
+}
+
+/// What the annotations of a message say to the hub.
+#[derive(Clone, Copy, Default)]
+struct Notes<'a> {
+    key: Option<&'a str>,
+    id: Option<i64>,
+    epoch: Option<i64>,
+    sequence: Option<i64>,
+    /// Whether there is anything in them that is not to be stored.
+    strip: bool,
+}
+
+/// Reads a delivery of at most `bytes_max` bytes.
+pub fn ingest(format: u32, payload: &[u8], bytes_max: usize) -> Result<Ingested<'_>, Refusal> {
+    if payload.len() > bytes_max {
+        return Err(Refusal::too_large(payload.len() as u64, bytes_max as u64));
+    }
+    // Arrays can claim any number of values that take no bytes; a message in earnest has fewer values than bytes.
+    let mut intake =
+        Intake { values_left: payload.len(), scratch: Vec::new(), batch: BatchBuilder::default() };
+    let (key, notes) = match format {
+        FORMAT_EVENT => {
+            intake.batch = BatchBuilder::with_capacity(1, payload.len() + 16);
+            let notes = intake.event(payload, None).map_err(|error| garbage(0, error))?;
+            (notes.key, notes)
+        }
+        FORMAT_BATCH => intake.batch(payload)?,
+        other => {
+            let text = format!("The message format 0x{other:x} is not known here.");
+            return Err(Refusal::new(ARGUMENT_ERROR, text));
+        }
+    };
+    if let Some(key) = key.filter(|key| key.chars().count() > KEY_CHARS_MAX) {
+        let text =
+            format!("The partition key has {} characters, {KEY_CHARS_MAX} are allowed.", key.chars().count());
+        return Err(Refusal::new(ARGUMENT_ERROR, text));
+    }
+    let batch = match intake.batch.finish() {
+        Ok(batch) => Some(batch),
+        Err(EncodeError::NoEvents) => None,
+        Err(EncodeError::TooLarge) => return Err(Refusal::too_large(payload.len() as u64, bytes_max as u64)),
+        Err(error) => return Err(Refusal::new(DECODE_ERROR, error.to_string())),
+    };
+    Ok(Ingested { batch, key, producer: stamp(&notes)? })
+}
+
+fn garbage(index: usize, error: MessageError) -> Refusal {
+    Refusal::new(DECODE_ERROR, format!("Event {index} of the delivery is no AMQP message: {error}."))
+}
+
+fn stamp(notes: &Notes<'_>) -> Result<Option<ProducerStamp>, Refusal> {
+    let (Some(id), Some(epoch), Some(sequence)) = (notes.id, notes.epoch, notes.sequence) else {
+        return Ok(None);
+    };
+    let epoch = i16::try_from(epoch).ok();
+    let (Some(epoch), Ok(sequence)) = (epoch, i32::try_from(sequence)) else {
+        return Err(Refusal::new(ARGUMENT_ERROR, "The producer's epoch or sequence number is out of range."));
+    };
+    Ok(Some(ProducerStamp { id, epoch, sequence }))
+}
+
+struct Intake {
+    values_left: usize,
+    scratch: Vec<u8>,
+    batch: BatchBuilder,
+}
+
+impl Intake {
+    /// Takes the messages out of an envelope.
+    fn batch<'a>(&mut self, payload: &'a [u8]) -> Result<(Option<&'a str>, Notes<'a>), Refusal> {
+        let bad = |error: MessageError| {
+            Refusal::new(DECODE_ERROR, format!("The delivery is no AMQP message: {error}."))
+        };
+        let mut sections = Sections::new(Checker::with_values_max(payload, self.values_left));
+        let mut notes = Notes::default();
+        let (mut index, mut first_key) = (0, None);
+        self.batch = BatchBuilder::with_capacity(64, payload.len() + payload.len() / 8);
+        while let Some(section) = sections.next().map_err(bad)? {
+            match section.content {
+                RawContent::MessageAnnotations(map) => notes = read_notes(map),
+                RawContent::Data(event) => {
+                    let inner = self.event(event, notes.key).map_err(|error| garbage(index, error))?;
+                    first_key = first_key.or(inner.key);
+                    index += 1;
+                }
+                RawContent::Sequence | RawContent::Value => {
+                    return Err(Refusal::new(DECODE_ERROR, "A batch holds its events in data sections."));
+                }
+                _ => {}
+            }
+        }
+        Ok((notes.key.or(first_key), notes))
+    }
+
+    /// Adds one event, with the envelope's key where there is one.
+    fn event<'a>(&mut self, bytes: &'a [u8], key: Option<&str>) -> Result<Notes<'a>, MessageError> {
+        let mut sections = Sections::new(Checker::with_values_max(bytes, self.values_left));
+        let (mut header, mut annotations): (Option<RawSection<'_>>, Option<RawMap<'_>>) = (None, None);
+        let (mut as_it_is, mut before) = (true, 0);
+        while let Some(section) = sections.next()? {
+            let prefix = &section.bytes[..section.bytes.len().min(3)];
+            match section.content {
+                RawContent::Header => {
+                    as_it_is &= prefix == HEADER_DESCRIPTOR;
+                    header = Some(section);
+                }
+                RawContent::DeliveryAnnotations(_) => as_it_is = false,
+                RawContent::MessageAnnotations(map) => {
+                    as_it_is &= prefix == ANNOTATIONS_DESCRIPTOR && map.count > 0;
+                    annotations = Some(map);
+                }
+                _ => continue,
+            }
+            before += section.bytes.len();
+        }
+        self.values_left = sections.values_left();
+        let notes = annotations.map(read_notes).unwrap_or_default();
+        let keyed = key.is_none() || key == notes.key;
+        if as_it_is && keyed && !notes.strip && sections.has_body() {
+            self.batch.push(bytes);
+            return Ok(notes);
+        }
+        let out = &mut self.scratch;
+        out.clear();
+        if let Some(header) = header {
+            let mut list = Checker::new(header.bytes);
+            list.descriptor()?;
+            out.extend_from_slice(&HEADER_DESCRIPTOR);
+            out.extend_from_slice(list.rest());
+        }
+        put_annotations(annotations, if keyed { notes.key } else { key }, out);
+        out.extend_from_slice(&bytes[before..]);
+        if !sections.has_body() {
+            put_empty_body(&bytes[before..], out);
+        }
+        self.batch.push(out);
+        Ok(notes)
+    }
+}
+
+pub(super) const HEADER_DESCRIPTOR: [u8; 3] = [0x00, 0x53, 0x70];
+pub(super) const ANNOTATIONS_DESCRIPTOR: [u8; 3] = [0x00, 0x53, 0x72];
+const EMPTY_DATA: [u8; 5] = [0x00, 0x53, 0x75, 0xa0, 0x00];
+
+/// Some clients leave the body out where it is empty. It belongs before a footer.
+fn put_empty_body(rest: &[u8], out: &mut Vec<u8>) {
+    let mut sections = Sections::new(Checker::new(rest));
+    let mut footer = 0;
+    while let Ok(Some(section)) = sections.next() {
+        if matches!(section.content, RawContent::Footer(_)) {
+            footer = section.bytes.len();
+        }
+    }
+    let at = out.len() - footer;
+    out.splice(at..at, EMPTY_DATA);
+}
+
+fn read_notes(map: RawMap<'_>) -> Notes<'_> {
+    let mut notes = Notes::default();
+    for (key, value) in map.pairs() {
+        match types::text_of(key) {
+            Some(PARTITION_KEY) => match types::text_of(value) {
+                // Twice would be twice in what is delivered.
+                Some(text) if notes.key.is_none() => notes.key = Some(text),
+                _ => notes.strip = true,
+            },
+            Some(name) if is_ours(name) => {
+                let number = number(value);
+                match name {
+                    PRODUCER_ID => notes.id = number,
+                    PRODUCER_EPOCH => notes.epoch = number,
+                    PRODUCER_SEQUENCE => notes.sequence = number,
+                    _ => {}
+                }
+                notes.strip = true;
+            }
+            _ => {}
+        }
+    }
+    notes
+}
+
+/// Annotations that are not the producer's to keep.
+fn is_ours(name: &str) -> bool {
+    // Quick for names that are not: all of ours begin alike.
+    (name.starts_with("x-opt-") || name.starts_with("com.microsoft:producer-"))
+        && [SEQUENCE_NUMBER, OFFSET, ENQUEUED_TIME, PRODUCER_ID, PRODUCER_EPOCH, PRODUCER_SEQUENCE]
+            .contains(&name)
+}
+
+fn number(value: &[u8]) -> Option<i64> {
+    let bytes = bytes::Bytes::copy_from_slice(value);
+    Decoder::new(&bytes).value().ok().as_ref().and_then(Value::as_i64)
+}
+
+/// Writes the annotations that are kept, and the key.
+fn put_annotations(map: Option<RawMap<'_>>, key: Option<&str>, out: &mut Vec<u8>) {
+    let mut content = Vec::new();
+    let mut count = 0_u32;
+    if let Some(key) = key {
+        let put = |value: &Value, content: &mut Vec<u8>| {
+            // Short and ASCII, or text: both encode.
+            let _ = types::encode(value, content);
+        };
+        put(&Value::Symbol(PARTITION_KEY.into()), &mut content);
+        put(&Value::from(key), &mut content);
+        count += 2;
+    }
+    for (name, value) in map.into_iter().flat_map(|map| map.pairs()) {
+        if !types::text_of(name).is_some_and(|name| name == PARTITION_KEY || is_ours(name)) {
+            content.extend_from_slice(name);
+            content.extend_from_slice(value);
+            count += 2;
+        }
+    }
+    if count > 0 {
+        out.extend_from_slice(&ANNOTATIONS_DESCRIPTOR);
+        super::annotations::put_map_head(count, content.len(), out);
+        out.extend_from_slice(&content);
+    }
+}

@@ -1,0 +1,145 @@
+//! Batches of a hub's reader without blocking a task: what is in memory at once, the disk on blocking threads.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use tokio::task::{JoinHandle, spawn_blocking};
+
+use crate::broker::{HubReadError, HubReader};
+use crate::log::{ReadError, StoredBatch};
+
+/// Where the hub's reader is.
+#[derive(Debug)]
+enum Place {
+    Here(Box<HubReader>),
+    /// On a blocking thread, reading the disk. A poll that was given up meanwhile is taken up by the next.
+    Away(JoinHandle<(Box<HubReader>, Vec<StoredBatch>, Result<(), HubReadError>)>),
+    /// It failed before, or the runtime is going down.
+    Gone,
+}
+
+/// A hub's reader that can be polled.
+#[derive(Debug)]
+pub(crate) struct Fetch {
+    place: Place,
+}
+
+impl Fetch {
+    pub(crate) fn new(reader: HubReader) -> Self {
+        Self { place: Place::Here(Box::new(reader)) }
+    }
+
+    /// The reader, unless it is at the disk or failed.
+    pub(crate) fn reader(&self) -> Option<&HubReader> {
+        match &self.place {
+            Place::Here(reader) => Some(reader),
+            Place::Away(_) | Place::Gone => None,
+        }
+    }
+
+    /// Whether it reads the disk right now.
+    #[cfg(feature = "server")]
+    pub(crate) fn is_away(&self) -> bool {
+        matches!(self.place, Place::Away(_))
+    }
+
+    /// Fails if the reader was sent away; a reader that is at the disk is asked when it is back.
+    pub(crate) fn check(&self) -> Result<(), HubReadError> {
+        match &self.place {
+            Place::Here(reader) => reader.check(),
+            Place::Away(_) => Ok(()),
+            Place::Gone => Err(ReadError::Closed.into()),
+        }
+    }
+
+    /// Goes on at this event, which was read before.
+    #[cfg(feature = "server")]
+    pub(crate) fn seek(&mut self, seq: u64) {
+        if let Place::Here(reader) = &mut self.place {
+            reader.seek(seq);
+        }
+    }
+
+    /// Ready when a fetch would have something to say, or the reader was sent away. Starts no reading.
+    #[cfg(feature = "server")]
+    pub(crate) fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        match &mut self.place {
+            Place::Here(reader) => reader.poll_ready(cx),
+            Place::Away(reading) => match reading.is_finished() {
+                true => Poll::Ready(()),
+                // The handle's waker is set by the poll that started it.
+                false => Poll::Pending,
+            },
+            Place::Gone => Poll::Ready(()),
+        }
+    }
+
+    /// Appends the next batches to `out`, about `bytes_max` bytes; none only if it fails. A reader that retention
+    /// overtook goes on at the oldest event, and says so in the log. After another error it is of no use.
+    pub(crate) fn poll(
+        &mut self,
+        cx: &mut Context<'_>,
+        bytes_max: usize,
+        out: &mut Vec<StoredBatch>,
+    ) -> Poll<Result<(), HubReadError>> {
+        let had = out.len();
+        loop {
+            let result = match &mut self.place {
+                Place::Gone => Err(ReadError::Closed.into()),
+                Place::Here(reader) => {
+                    ready!(reader.poll_ready(cx));
+                    match reader.read_cached(bytes_max, out) {
+                        Ok(true) => Ok(()),
+                        // There is no other thread, so this one waits for the disk.
+                        Ok(false) if reader.hub().log().is_single_threaded() => reader.read(bytes_max, out),
+                        Ok(false) => {
+                            self.read_disk(bytes_max);
+                            continue;
+                        }
+                        Err(error) => Err(error),
+                    }
+                }
+                Place::Away(reading) => match ready!(Pin::new(reading).poll(cx)) {
+                    Ok((reader, found, result)) => {
+                        out.extend(found);
+                        self.place = Place::Here(reader);
+                        result
+                    }
+                    // The runtime is going down.
+                    Err(_) => Err(ReadError::Closed.into()),
+                },
+            };
+            match result {
+                Ok(()) => {}
+                Err(HubReadError::Log(gone @ ReadError::Gone { first, .. })) => self.skip_to(first, &gone),
+                Err(error) => {
+                    self.place = Place::Gone;
+                    return Poll::Ready(Err(error));
+                }
+            }
+            if out.len() > had {
+                return Poll::Ready(Ok(()));
+            }
+        }
+    }
+
+    /// Sends the hub's reader to a blocking thread.
+    fn read_disk(&mut self, bytes_max: usize) {
+        if let Place::Here(mut reader) = std::mem::replace(&mut self.place, Place::Gone) {
+            self.place = Place::Away(spawn_blocking(move || {
+                let mut found = Vec::new();
+                let result = reader.read(bytes_max, &mut found);
+                (reader, found, result)
+            }));
+        }
+    }
+
+    /// Retention overtook the reader.
+    fn skip_to(&mut self, first: u64, gone: &ReadError) {
+        if let Place::Here(reader) = &mut self.place {
+            tracing::warn!(hub = %reader.hub().name(), %gone, "reader goes on at the oldest event");
+            reader.seek(first);
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! HTTP for a hub that is served: the health check, in the official emulator's words, and an API to look at hubs, change
+//! them, and let them misbehave. `docs/serving.md` lists it.
+//!
+//! The API is for this machine. Where others can connect, every call needs the key of a rule that manages the namespace;
+//! a web page of another site is refused everywhere.
+
+mod connections;
+mod error;
+mod faults;
+mod guard;
+mod health;
+mod hubs;
+mod serve;
+
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use axum::extract::{DefaultBodyLimit, State};
+use axum::http::StatusCode;
+use axum::middleware::from_fn_with_state;
+use axum::routing::{delete, get};
+use axum::{Json, Router};
+use partita_hub::log::Retention;
+use partita_hub::server::Server;
+use partita_hub::service::auth::Rules;
+use serde::Serialize;
+use tokio::net::TcpListener;
+
+use crate::error::ApiError;
+use crate::health::Stopping;
+
+/// The largest request.
+const REQUEST_BYTES_MAX: usize = 64 << 10;
+
+/// What the API has to know of the server.
+#[derive(Clone, Debug)]
+pub struct WebOptions {
+    /// The server's rules: where a key is needed, it is that of one that manages the namespace.
+    pub rules: Rules,
+    /// Whether the server is bound to loopback addresses only: then no call needs a key.
+    pub local: bool,
+    /// What a new hub keeps if nothing else is asked for.
+    pub retention: Retention,
+}
+
+/// HTTP for one server. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Web {
+    server: Server,
+    options: Arc<WebOptions>,
+    stopping: Arc<Stopping>,
+}
+
+impl Web {
+    /// For this server.
+    pub fn new(server: Server, options: WebOptions) -> Self {
+        Self { server, options: Arc::new(options), stopping: Arc::default() }
+    }
+
+    /// From now on the health check says that the service is not available.
+    pub fn stop(&self) {
+        self.stopping.set();
+    }
+
+    /// All that is answered.
+    pub fn router(&self) -> Router {
+        let api = Router::new()
+            .route("/", get(about))
+            .route("/hubs", get(hubs::list).post(hubs::create))
+            .route("/hubs/{hub}", get(hubs::describe).patch(hubs::change).delete(hubs::delete))
+            .route("/hubs/{hub}/groups", axum::routing::post(hubs::create_group))
+            .route("/hubs/{hub}/groups/{group}", delete(hubs::delete_group))
+            .route("/faults", get(faults::list).post(faults::add).delete(faults::clear))
+            .route("/faults/{id}", delete(faults::remove))
+            .route("/connections", get(connections::list))
+            .fallback(nothing)
+            .method_not_allowed_fallback(not_so)
+            .layer(from_fn_with_state(self.clone(), guard::guard));
+        Router::new()
+            .route("/health", get(health::health))
+            .nest("/api/v1", api)
+            .fallback(nothing)
+            .layer(DefaultBodyLimit::max(REQUEST_BYTES_MAX))
+            .with_state(self.clone())
+    }
+
+    /// Answers on a listener until the future is dropped.
+    pub async fn serve(self, listener: TcpListener) -> Infallible {
+        serve::serve(self.router(), listener).await
+    }
+}
+
+/// The program, and the life of its data.
+#[derive(Serialize)]
+struct About {
+    version: &'static str,
+    store_id: String,
+}
+
+async fn about(State(web): State<Web>) -> Json<About> {
+    let store_id = web.server.broker().store_id().to_string();
+    Json(About { version: env!("CARGO_PKG_VERSION"), store_id })
+}
+
+async fn nothing() -> ApiError {
+    ApiError::not_found(
+        "not-found",
+        "there is nothing here: the API is under /api/v1, the health check at /health",
+    )
+}
+
+async fn not_so() -> ApiError {
+    ApiError::new(StatusCode::METHOD_NOT_ALLOWED, "method-not-allowed", "this cannot be done here")
+}
