@@ -5,6 +5,8 @@
 //! The handler writes each event to a database. The hasty version asks for the checkpoint first: most of the time that is as
 //! good, and no test that stops in good order will ever tell. A crash at the wrong moment does.
 
+#![allow(clippy::print_stdout)] // It talks to people.
+
 use std::collections::BTreeSet;
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
