@@ -28,7 +28,7 @@ pub(super) struct Session {
     pub(super) local_channel: u16,
     remote_channel: Option<u16>,
     /// The number of the peer's next transfer, once it has begun.
-    next_incoming_id: Option<u32>,
+    pub(super) next_incoming_id: Option<u32>,
     /// How many transfers the peer may still send.
     pub(super) incoming_window: u32,
     pub(super) next_outgoing_id: u32,
