@@ -104,6 +104,8 @@ impl Fetch {
                     ready!(reader.poll_ready(cx));
                     match reader.read_cached(bytes_max, out) {
                         Ok(true) => Ok(()),
+                        // There is no other thread, so this one waits for the disk.
+                        Ok(false) if reader.hub().log().is_single_threaded() => reader.read(bytes_max, out),
                         Ok(false) => {
                             self.read_disk(bytes_max);
                             continue;
