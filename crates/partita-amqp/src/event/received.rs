@@ -6,7 +6,7 @@ use partita_core::model::{
     Body, Event, LastEnqueued, Offset, SequenceNumber, StreamPosition, Timestamp, Value,
 };
 
-use super::PARTITION_KEY;
+use super::{PARTITION_KEY, read_properties};
 use crate::message::{MessageError, section};
 use crate::types::{DecodeError, Decoder, VALUES_MAX, code};
 
@@ -18,14 +18,15 @@ struct Place {
     time: Option<Timestamp>,
 }
 
-/// Reads a delivered event. The body shares the memory of `payload`. Header, delivery annotations, footer and the
-/// standard's immutable properties are left out.
+/// Reads a delivered event. The body shares the memory of `payload`. Header, delivery annotations and footer are left
+/// out.
 pub fn received(payload: &Bytes) -> Result<Event, MessageError> {
     let mut input = Decoder::within(payload, payload, VALUES_MAX);
     let mut place = Place::default();
     let mut key = None;
     let mut annotations = Vec::new();
     let mut properties = Vec::new();
+    let mut standard = None;
     let mut body = None;
     while !input.is_empty() {
         match section_of(&mut input)? {
@@ -42,6 +43,7 @@ pub fn received(payload: &Bytes) -> Result<Event, MessageError> {
                     }
                 }
             }
+            section::PROPERTIES => standard = Some(input.list()?),
             section::APPLICATION_PROPERTIES => properties = input.map()?,
             section::DATA => body = Some(with_data(body, input.binary()?)?),
             section::SEQUENCE => body = Some(with_sequence(body, input.list()?)?),
@@ -55,6 +57,9 @@ pub fn received(payload: &Bytes) -> Result<Event, MessageError> {
     }
     for (name, value) in annotations {
         event = event.annotation(name.as_str().unwrap_or_default(), value);
+    }
+    if let Some(fields) = standard {
+        event = event.message_properties(read_properties(fields));
     }
     for (name, value) in properties {
         if let Some(name) = name.as_str() {
@@ -181,6 +186,7 @@ fn with_sequence(body: Option<Body>, values: Vec<Value>) -> Result<Body, Message
 
 #[cfg(test)]
 mod tests {
+    use partita_core::model::MessageProperties;
     use proptest::prelude::*;
 
     use super::*;
@@ -215,9 +221,12 @@ mod tests {
             ..Message::new("body")
         };
         let event = received(&encoded(&message)).expect("reads");
+        let mut standard = MessageProperties::default();
+        standard.message_id = Some(Value::from("id"));
         let expected = Event::builder("body")
             .partition_key("door 7")
             .annotation("iothub-connection-device-id", "d")
+            .message_properties(standard)
             .property("n", -1_i32)
             .at(SequenceNumber(7), Offset::number(4096), Timestamp(5));
         assert_eq!(event, expected);

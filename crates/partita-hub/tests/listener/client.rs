@@ -23,29 +23,29 @@ use tokio::net::{TcpListener, TcpStream};
 /// Whatever is waited for comes sooner, or never.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-pub async fn soon<T>(what: &str, wait: impl Future<Output = T>) -> T {
+pub(crate) async fn soon<T>(what: &str, wait: impl Future<Output = T>) -> T {
     tokio::time::timeout(PATIENCE, wait).await.unwrap_or_else(|_| panic!("no {what} came"))
 }
 
 /// A server on a port of its own, with a hub `eh1` of four partitions and a group `cg1`.
-pub struct Hosted {
-    pub server: Server,
-    pub address: SocketAddr,
+pub(crate) struct Hosted {
+    pub(crate) server: Server,
+    pub(crate) address: SocketAddr,
 }
 
 impl Hosted {
-    pub async fn new() -> Self {
+    pub(crate) async fn new() -> Self {
         Self::with(ServerOptions::default()).await
     }
 
-    pub async fn with(options: ServerOptions) -> Self {
+    pub(crate) async fn with(options: ServerOptions) -> Self {
         let broker = Broker::in_memory(256 << 20).expect("opens");
         let hub = broker.create_hub(&HubName::new("eh1"), HubOptions::default()).expect("made");
         hub.create_group(&ConsumerGroup::new("cg1")).expect("made");
         Self::on(Arc::new(broker), options).await
     }
 
-    pub async fn on(broker: Arc<Broker>, options: ServerOptions) -> Self {
+    pub(crate) async fn on(broker: Arc<Broker>, options: ServerOptions) -> Self {
         let server = Server::new(broker, options);
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("bound");
@@ -55,7 +55,7 @@ impl Hosted {
     }
 
     /// A client that has put a token for the hub.
-    pub async fn client(&self) -> Client {
+    pub(crate) async fn client(&self) -> Client {
         let mut client = self.stranger().await;
         let (code, text) = client.put_token("sb://localhost/eh1", &token("sb://localhost/eh1", 600)).await;
         assert_eq!(code, 202, "{text}");
@@ -63,57 +63,57 @@ impl Hosted {
     }
 
     /// A client that has put nothing.
-    pub async fn stranger(&self) -> Client {
+    pub(crate) async fn stranger(&self) -> Client {
         Client::connect(self.address, sasl::Client::Anonymous).await
     }
 }
 
 /// A token of the well-known key.
-pub fn token(resource: &str, seconds: i64) -> String {
+pub(crate) fn token(resource: &str, seconds: i64) -> String {
     let end = Timestamp(Timestamp::now().millis() + seconds * 1_000);
     sign(resource, WELL_KNOWN_NAME, &Key::new(WELL_KNOWN_KEY), end)
 }
 
-pub fn reader_of(partition: u32) -> String {
+pub(crate) fn reader_of(partition: u32) -> String {
     format!("eh1/ConsumerGroups/$Default/Partitions/{partition}")
 }
 
-pub fn encoded(message: &Message) -> Bytes {
+pub(crate) fn encoded(message: &Message) -> Bytes {
     let mut bytes = Vec::new();
     message::encode(message, &mut bytes).expect("encodes");
     bytes.into()
 }
 
-pub fn text(body: impl Into<String>) -> Bytes {
+pub(crate) fn text(body: impl Into<String>) -> Bytes {
     encoded(&Message::new(Body::from(body.into())))
 }
 
-pub fn batch(events: impl IntoIterator<Item = Bytes>) -> Bytes {
+pub(crate) fn batch(events: impl IntoIterator<Item = Bytes>) -> Bytes {
     encoded(&Message::new(Body::DataSections(events.into_iter().collect())))
 }
 
 /// The source's filter for an expression.
-pub fn filter(expression: &str) -> Value {
+pub(crate) fn filter(expression: &str) -> Value {
     let name = || Value::Symbol("apache.org:selector-filter:string".into());
     Value::Map(vec![(name(), Value::Described(name().into(), Value::from(expression).into()))])
 }
 
-pub fn receiver(name: &str, address: &str, from: &str) -> Attach {
+pub(crate) fn receiver(name: &str, address: &str, from: &str) -> Attach {
     let mut attach = Attach::receiver(name, address);
     attach.source.as_mut().expect("there").filter = filter(from);
     attach
 }
 
-pub const EARLIEST: &str = "amqp.annotation.x-opt-offset > '-1'";
-pub const LATEST: &str = "amqp.annotation.x-opt-offset > '@latest'";
+pub(crate) const EARLIEST: &str = "amqp.annotation.x-opt-offset > '-1'";
+pub(crate) const LATEST: &str = "amqp.annotation.x-opt-offset > '@latest'";
 
-pub fn property(name: &str, value: impl Into<Value>) -> (Value, Value) {
+pub(crate) fn property(name: &str, value: impl Into<Value>) -> (Value, Value) {
     (Value::Symbol(name.into()), value.into())
 }
 
-pub struct Client {
-    pub wire: Driver<TcpStream>,
-    pub session: SessionId,
+pub(crate) struct Client {
+    pub(crate) wire: Driver<TcpStream>,
+    pub(crate) session: SessionId,
     /// Events that somebody else waits for.
     stash: VecDeque<Event>,
     /// What became of deliveries that nobody asked for yet.
@@ -123,7 +123,7 @@ pub struct Client {
 }
 
 impl Client {
-    pub async fn connect(address: SocketAddr, sasl: sasl::Client) -> Self {
+    pub(crate) async fn connect(address: SocketAddr, sasl: sasl::Client) -> Self {
         let stream = TcpStream::connect(address).await.expect("connects");
         let mut options = Options::new("test");
         // The hub adds to the largest message.
@@ -135,7 +135,7 @@ impl Client {
     }
 
     /// The next event that `wanted` makes something of; others wait.
-    pub async fn until<T>(&mut self, what: &str, mut wanted: impl FnMut(&Event) -> Option<T>) -> T {
+    pub(crate) async fn until<T>(&mut self, what: &str, mut wanted: impl FnMut(&Event) -> Option<T>) -> T {
         if let Some(at) = self.stash.iter().position(|event| wanted(event).is_some()) {
             let event = self.stash.remove(at).expect("there");
             return wanted(&event).expect("found");
@@ -154,7 +154,7 @@ impl Client {
     }
 
     /// Attaches a link; the answer, or why it was detached.
-    pub async fn attach(&mut self, attach: Attach) -> Result<(LinkId, Attach), Error> {
+    pub(crate) async fn attach(&mut self, attach: Attach) -> Result<(LinkId, Attach), Error> {
         let link = self.wire.connection().attach(self.session, attach).expect("a handle");
         let answer = self
             .until("answer to an attach", |event| match event {
@@ -192,13 +192,13 @@ impl Client {
         }
     }
 
-    pub async fn sender(&mut self, address: &str) -> LinkId {
+    pub(crate) async fn sender(&mut self, address: &str) -> LinkId {
         let name = format!("sender-{}", self.next_tag());
         self.attach(Attach::sender(name, address)).await.expect("attached").0
     }
 
     /// A reader with credit.
-    pub async fn reader(&mut self, partition: u32, from: &str, credit: u32) -> LinkId {
+    pub(crate) async fn reader(&mut self, partition: u32, from: &str, credit: u32) -> LinkId {
         let name = format!("reader-{}", self.next_tag());
         let attach = receiver(&name, &reader_of(partition), from);
         let (link, _) = self.attach(attach).await.expect("attached");
@@ -212,7 +212,7 @@ impl Client {
     }
 
     /// Sends without waiting.
-    pub async fn send_only(&mut self, link: LinkId, format: u32, payload: Bytes) -> u32 {
+    pub(crate) async fn send_only(&mut self, link: LinkId, format: u32, payload: Bytes) -> u32 {
         while self.wire.connection().sendable(link) == 0 {
             self.until("credit", |event| {
                 matches!(event, Event::Credit { link: at, .. } if *at == link).then_some(())
@@ -224,7 +224,7 @@ impl Client {
     }
 
     /// What became of a delivery.
-    pub async fn outcome(&mut self, id: u32) -> DeliveryState {
+    pub(crate) async fn outcome(&mut self, id: u32) -> DeliveryState {
         loop {
             if let Some(state) = self.outcomes.remove(&id) {
                 return state;
@@ -242,12 +242,12 @@ impl Client {
         }
     }
 
-    pub async fn send(&mut self, link: LinkId, payload: Bytes) -> DeliveryState {
+    pub(crate) async fn send(&mut self, link: LinkId, payload: Bytes) -> DeliveryState {
         let id = self.send_only(link, 0, payload).await;
         self.outcome(id).await
     }
 
-    pub async fn send_batch(
+    pub(crate) async fn send_batch(
         &mut self,
         link: LinkId,
         events: impl IntoIterator<Item = Bytes>,
@@ -256,7 +256,7 @@ impl Client {
         self.outcome(id).await
     }
 
-    pub async fn delivery(&mut self, link: LinkId) -> Delivery {
+    pub(crate) async fn delivery(&mut self, link: LinkId) -> Delivery {
         self.until("delivery", |event| match event {
             Event::Delivery(delivery) if delivery.link == link => Some(delivery.clone()),
             _ => None,
@@ -264,7 +264,7 @@ impl Client {
         .await
     }
 
-    pub async fn receive(&mut self, link: LinkId, count: usize) -> Vec<Message> {
+    pub(crate) async fn receive(&mut self, link: LinkId, count: usize) -> Vec<Message> {
         let mut messages = Vec::new();
         for _ in 0..count {
             let delivery = self.delivery(link).await;
@@ -273,12 +273,12 @@ impl Client {
         messages
     }
 
-    pub async fn texts(&mut self, link: LinkId, count: usize) -> Vec<String> {
+    pub(crate) async fn texts(&mut self, link: LinkId, count: usize) -> Vec<String> {
         self.receive(link, count).await.iter().map(body).collect()
     }
 
     /// Why the server detached a link.
-    pub async fn detached(&mut self, link: LinkId) -> Error {
+    pub(crate) async fn detached(&mut self, link: LinkId) -> Error {
         self.until("detach", |event| match event {
             Event::Detached { link: at, error, .. } if *at == link => Some(error.clone()),
             _ => None,
@@ -288,12 +288,12 @@ impl Client {
     }
 
     /// Events that came and nobody took.
-    pub fn stashed(&self) -> impl Iterator<Item = &Event> {
+    pub(crate) fn stashed(&self) -> impl Iterator<Item = &Event> {
         self.stash.iter()
     }
 
     /// A request to a node and its reply, on links of their own.
-    pub async fn request(&mut self, node: &str, request: Message) -> Message {
+    pub(crate) async fn request(&mut self, node: &str, request: Message) -> Message {
         let name = format!("{node}-{}", self.next_tag());
         let (requests, _) = self.attach(Attach::sender(&*name, node)).await.expect("attached");
         let mut attach = Attach::receiver(&*name, node);
@@ -313,7 +313,7 @@ impl Client {
         reply
     }
 
-    pub async fn put_token(&mut self, audience: &str, token: &str) -> (i32, String) {
+    pub(crate) async fn put_token(&mut self, audience: &str, token: &str) -> (i32, String) {
         let pairs =
             [("operation", "put-token"), ("type", "servicebus.windows.net:sastoken"), ("name", audience)];
         let request = Message {
@@ -327,20 +327,20 @@ impl Client {
     }
 }
 
-pub fn status(reply: &Message) -> (i32, String) {
+pub(crate) fn status(reply: &Message) -> (i32, String) {
     let pairs = reply.application_properties.as_deref().expect("there");
     let Value::Int(code) = pairs[0].1 else { panic!("no code") };
     (code, pairs[1].1.as_str().expect("text").to_owned())
 }
 
-pub fn body(message: &Message) -> String {
+pub(crate) fn body(message: &Message) -> String {
     match &message.body {
         Body::Data(bytes) => String::from_utf8_lossy(bytes).into_owned(),
         other => panic!("{other:?}"),
     }
 }
 
-pub fn annotation(message: &Message, name: &str) -> Value {
+pub(crate) fn annotation(message: &Message, name: &str) -> Value {
     let pairs = message.message_annotations.as_deref().unwrap_or_default();
     pairs
         .iter()
