@@ -136,7 +136,8 @@ impl<T: Copy> Numbered<T> {
 
     /// A number under which nothing stands: the wanted one if it is free, else the lowest.
     pub(super) fn free(&self, wanted: Option<u32>) -> u32 {
-        if let Some(wanted) = wanted.filter(|wanted| self.0.get(*wanted as usize).is_none_or(Option::is_none)) {
+        if let Some(wanted) = wanted.filter(|wanted| self.0.get(*wanted as usize).is_none_or(Option::is_none))
+        {
             return wanted;
         }
         self.0.iter().position(Option::is_none).unwrap_or(self.0.len()) as u32

@@ -1,7 +1,7 @@
 //! What a connection is for.
 
-use super::*;
 use super::raw::{Raw, begin};
+use super::*;
 use crate::performative::{DeliveryState, End, Error, Performative, Role};
 
 #[test]
