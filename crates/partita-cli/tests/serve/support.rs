@@ -125,6 +125,12 @@ impl Hub {
         (std::mem::replace(&mut self.dir, tempfile::tempdir().unwrap()), said)
     }
 
+    /// The directory of a hub that has ended, for the next one.
+    pub fn leave(mut self) -> TempDir {
+        let _ = std::fs::remove_file(self.path("ready.json"));
+        std::mem::replace(&mut self.dir, tempfile::tempdir().unwrap())
+    }
+
     /// What it said on stderr, once it has ended.
     pub(crate) fn said(&mut self) -> String {
         let mut said = String::new();

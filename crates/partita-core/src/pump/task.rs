@@ -185,6 +185,7 @@ impl<F: Factory> Pump<F> {
                 }
                 continue;
             }
+            self.tell_gap(handler).await;
             if !self.intake.is_empty() {
                 self.failed_reads = 0;
                 self.note_end(now);
@@ -207,6 +208,9 @@ impl<F: Factory> Pump<F> {
             first = batch.first().map(|event| event.sequence_number().0),
             "delivering"
         );
+        if planted!(CheckpointBeforeHandling) {
+            self.progress.handled(self.gate.now(), batch);
+        }
         let (called, read_failed) =
             call_reading(&self.shared, handler.deliver(batch, &self.cx, &self.gate), Some(ahead)).await;
         let done = self.settle_batch(size);
@@ -232,6 +236,7 @@ impl<F: Factory> Pump<F> {
         let (batch, _) = self.intake.batch(size);
         let checkpointed = batch.iter().take_while(|event| Some(event.sequence_number()) <= marked).count();
         let done = self.gate.done().max(checkpointed);
+        let done = if planted!(FailedCallCounted) { batch.len() } else { done };
         if done > 0 {
             let handled = &batch[..done];
             let last = handled[done - 1].sequence_number();
@@ -339,6 +344,14 @@ impl<F: Factory> Pump<F> {
         }
         self.pause_after(self.failed_reads).await;
         std::ops::ControlFlow::Continue(())
+    }
+
+    /// Says which events are gone; the reader goes on after them.
+    async fn tell_gap(&mut self, handler: &mut F::Handler) {
+        let Some(gap) = self.intake.take_gap() else { return };
+        let error: BoxError = SourceError::new(SourceErrorKind::PositionGone, gap).into();
+        let _ = call(&self.shared, handler.error(Operation::Read, &error, &self.cx)).await;
+        self.report(Operation::Read, error);
     }
 
     async fn seek(&mut self, position: Position) {

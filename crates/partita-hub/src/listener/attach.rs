@@ -168,6 +168,8 @@ impl Core {
     fn begin_reading(&mut self, id: LinkId, now: Instant) {
         // What clients say about events moves nothing here.
         self.conn.ignore_outcomes(id);
+        // An event that its reader does not take would be in its way for ever; most take it, whatever they say.
+        self.conn.send_any_size(id);
         self.wake_reader(id, now);
     }
 

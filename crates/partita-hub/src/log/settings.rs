@@ -71,7 +71,8 @@ pub struct Settings {
     pub batch_bytes_max: usize,
     /// Bytes that may wait for the committer.
     pub queue_bytes_max: usize,
-    /// Bytes of recent commits kept in memory for readers at the end.
+    /// Bytes of recent commits kept in memory for readers at the end. All hubs of a process keep 256 MiB together: when
+    /// they hold more, each goes down to 1 MiB. A hub that is idle keeps next to nothing.
     pub tail_bytes_max: usize,
     /// When a commit is acknowledged.
     pub durability: Durability,
@@ -85,6 +86,11 @@ pub struct Settings {
     pub buffered: bool,
     /// Where time comes from.
     pub clock: Clock,
+    /// Without threads: an append is committed before it returns, and [`HubLog::keep_house`] does what else is due. For
+    /// simulations, in which everything happens in one thread.
+    ///
+    /// [`HubLog::keep_house`]: super::HubLog::keep_house
+    pub single_threaded: bool,
 }
 
 impl Settings {
@@ -105,6 +111,7 @@ impl Settings {
             mark_after: Duration::from_millis(100),
             buffered: false,
             clock: Clock::default(),
+            single_threaded: false,
         }
     }
 

@@ -4,6 +4,8 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
+use partita_core::model::{Position, SequenceNumber};
+use partita_core::source::Gap;
 use tokio::task::{JoinHandle, spawn_blocking};
 
 use crate::broker::{HubReadError, HubReader};
@@ -37,6 +39,14 @@ impl Fetch {
     pub(crate) fn reader(&self) -> Option<&HubReader> {
         match &self.place {
             Place::Here(reader) => Some(reader),
+            Place::Away(_) | Place::Gone => None,
+        }
+    }
+
+    /// Events that the reader passed over since this was last asked; one that is at the disk is asked when it is back.
+    pub(crate) fn take_gap(&mut self) -> Option<Gap> {
+        match &mut self.place {
+            Place::Here(reader) => reader.take_gap(),
             Place::Away(_) | Place::Gone => None,
         }
     }
@@ -94,6 +104,8 @@ impl Fetch {
                     ready!(reader.poll_ready(cx));
                     match reader.read_cached(bytes_max, out) {
                         Ok(true) => Ok(()),
+                        // There is no other thread, so this one waits for the disk.
+                        Ok(false) if reader.hub().log().is_single_threaded() => reader.read(bytes_max, out),
                         Ok(false) => {
                             self.read_disk(bytes_max);
                             continue;
@@ -113,7 +125,7 @@ impl Fetch {
             };
             match result {
                 Ok(()) => {}
-                Err(HubReadError::Log(gone @ ReadError::Gone { first, .. })) => self.skip_to(first, &gone),
+                Err(HubReadError::Log(gone @ ReadError::Gone { .. })) => self.skip(&gone),
                 Err(error) => {
                     self.place = Place::Gone;
                     return Poll::Ready(Err(error));
@@ -137,10 +149,11 @@ impl Fetch {
     }
 
     /// Retention overtook the reader.
-    fn skip_to(&mut self, first: u64, gone: &ReadError) {
-        if let Place::Here(reader) = &mut self.place {
+    fn skip(&mut self, gone: &ReadError) {
+        if let (Place::Here(reader), ReadError::Gone { from, first, .. }) = (&mut self.place, gone) {
             tracing::warn!(hub = %reader.hub().name(), %gone, "reader goes on at the oldest event");
-            reader.seek(first);
+            let from = Position::at_sequence(SequenceNumber(from.cast_signed()));
+            reader.pass_over(from, *first);
         }
     }
 }
