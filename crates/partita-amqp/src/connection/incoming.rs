@@ -13,7 +13,9 @@ pub(super) struct Partial {
     tag: DeliveryTag,
     format: u32,
     settled: bool,
+    /// What came so far; empty once it is known to be too large.
     payload: BytesMut,
+    is_too_large: bool,
 }
 
 impl Partial {
@@ -113,10 +115,17 @@ impl Connection {
         let format = transfer.message_format.unwrap_or(0);
         let settled = transfer.settled.unwrap_or(false);
         if transfer.more || transfer.aborted {
-            known.incoming.partial = Some(Partial { id, tag, format, settled, payload: BytesMut::new() });
+            known.incoming.partial = Some(Partial {
+                id,
+                tag,
+                format,
+                settled,
+                payload: BytesMut::new(),
+                is_too_large: false,
+            });
             self.on_part(link, transfer, payload);
         } else if payload.len() as u64 > known.message_bytes_max {
-            self.too_large(link);
+            self.too_large(link, id, settled);
         } else {
             let delivery = Delivery { link, id, tag, format, settled, payload: frames.slice_ref(payload) };
             self.tell(payload.len(), Event::Delivery(delivery));
@@ -131,35 +140,50 @@ impl Connection {
         let Some(known) = self.links.get_mut(link) else { return };
         let max = known.message_bytes_max;
         let Some(partial) = &mut known.incoming.partial else { return };
-        if !transfer.aborted {
-            if (partial.len() + payload.len()) as u64 > max {
-                return self.too_large(link);
+        partial.settled |= transfer.settled.unwrap_or(false);
+        if !partial.is_too_large && (partial.len() + payload.len()) as u64 > max {
+            partial.is_too_large = true;
+            self.reassembly_bytes -= std::mem::take(&mut partial.payload).len();
+        }
+        if partial.is_too_large {
+            if transfer.more && !transfer.aborted {
+                return;
             }
+        } else if !transfer.aborted {
             if self.reassembly_bytes + payload.len() > self.options.limits.reassembly_bytes_max {
                 let text = "too many large messages are under way on this connection";
                 return self.force_detach(link, Error::new(condition::RESOURCE_LIMIT_EXCEEDED, text));
             }
             partial.payload.extend_from_slice(payload);
-            partial.settled |= transfer.settled.unwrap_or(false);
             self.reassembly_bytes += payload.len();
             if transfer.more {
                 return;
             }
         }
-        let Some(Partial { id, tag, format, settled, payload }) = known.incoming.partial.take() else {
+        let Some(Partial { id, tag, format, settled, payload, is_too_large }) = known.incoming.partial.take()
+        else {
             return;
         };
         self.reassembly_bytes -= payload.len();
-        if !transfer.aborted {
+        if is_too_large && !transfer.aborted {
+            self.too_large(link, id, settled);
+        } else if !transfer.aborted {
             let delivery = Delivery { link, id, tag, format, settled, payload: payload.freeze() };
             self.tell(delivery.payload.len(), Event::Delivery(delivery));
         }
     }
 
-    /// Detaches the link; what still comes of the message is ignored, as all is on a detached link.
-    fn too_large(&mut self, link: LinkId) {
-        let max = self.links.get(link).map_or(0, |known| known.message_bytes_max);
+    /// Rejects a message all of which has come, and gives the credit for another. Clients wait for an outcome; some do not
+    /// notice that the link which was to bring it is gone. Who settled the message by itself can be told in no other way.
+    fn too_large(&mut self, link: LinkId, id: DeliveryId, settled: bool) {
+        let Some(known) = self.links.get(link) else { return };
+        let (max, credit, drain) = (known.message_bytes_max, known.credit, known.drain);
         let text = format!("the message is larger than the {max} bytes that the link allows");
-        self.force_detach(link, Error::new(condition::MESSAGE_SIZE_EXCEEDED, text));
+        let error = Error::new(condition::MESSAGE_SIZE_EXCEEDED, text);
+        if settled {
+            return self.force_detach(link, error);
+        }
+        self.settle(link, id, DeliveryState::rejected(error));
+        self.set_credit(link, credit.saturating_add(1), drain);
     }
 }

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::raw::{Raw, begin, transfer};
 use super::*;
-use crate::performative::{Detach, Disposition, Flow, Open, Role, Transfer};
+use crate::performative::{DeliveryState, Detach, Disposition, Flow, Open, Role, Transfer};
 
 fn options() -> Options {
     Options::new("server")
@@ -161,7 +161,7 @@ fn a_receiver_sends_nothing() {
 }
 
 #[test]
-fn a_message_that_is_too_large_detaches_the_link_and_its_rest_is_swallowed() {
+fn a_message_that_is_too_large_is_swallowed_and_rejected_and_the_next_is_taken() {
     let (mut raw, _) = Raw::begun(options());
     raw.frame(0, &Attach::sender("s", "hub"));
     let [Event::Attaching { link, attach }] = &raw.events()[..] else { panic!() };
@@ -170,18 +170,37 @@ fn a_message_that_is_too_large_detaches_the_link_and_its_rest_is_swallowed() {
     raw.frame_with(0, &transfer(0, 0), &[0; 1_000]);
     raw.frame_with(0, &Transfer { more: true, ..transfer(0, 1) }, &[0; 600]);
     assert_eq!(raw.events().len(), 1);
+    raw.frames();
     raw.frame_with(0, &Transfer { more: true, ..Transfer::part(0) }, &[0; 401]);
+    raw.frame_with(0, &Transfer { more: true, ..Transfer::part(0) }, &[0; 600]);
+    assert_eq!((raw.server.reassembly_bytes, raw.frames()), (0, vec![]), "it is kept no longer, nor answered yet");
     raw.frame_with(0, &Transfer::part(0), &[0; 600]);
-    assert_eq!(raw.server.reassembly_bytes, 0);
-    assert_eq!(raw.detached_with(), condition::MESSAGE_SIZE_EXCEEDED);
+    let [(0, Performative::Disposition(said), _), (0, Performative::Flow(flow), _)] = &raw.frames()[..] else {
+        panic!()
+    };
+    let Some(DeliveryState::Rejected(Some(error))) = &said.state else { panic!() };
+    assert_eq!((said.first, said.settled, &*error.condition), (1, true, condition::MESSAGE_SIZE_EXCEEDED));
+    assert_eq!(flow.link_credit, Some(9), "the credit for it is given again");
+    raw.frame_with(0, &transfer(0, 2), &[0; 1_000]);
+    assert!(matches!(raw.events()[..], [Event::Delivery(_)]));
 }
 
 #[test]
-fn a_message_in_one_frame_that_is_too_large_detaches_the_link() {
+fn a_message_that_is_too_large_and_aborted_is_not_answered() {
     let mut options = options();
     options.limits.message_bytes_max = 999;
     let (mut raw, _) = Raw::sender(options, 1);
-    raw.frame_with(0, &transfer(0, 0), &[0; 1_000]);
+    raw.frame_with(0, &Transfer { more: true, ..transfer(0, 0) }, &[0; 1_000]);
+    raw.frame(0, &Transfer { aborted: true, ..Transfer::part(0) });
+    assert_eq!((raw.frames(), raw.events()), (vec![], vec![]));
+}
+
+#[test]
+fn who_settled_a_message_that_is_too_large_is_detached() {
+    let mut options = options();
+    options.limits.message_bytes_max = 999;
+    let (mut raw, _) = Raw::sender(options, 1);
+    raw.frame_with(0, &Transfer { settled: Some(true), ..transfer(0, 0) }, &[0; 1_000]);
     assert_eq!(raw.detached_with(), condition::MESSAGE_SIZE_EXCEEDED);
 }
 
