@@ -1,67 +1,129 @@
-//! What a world is made of and what happens to it, drawn from a seed.
+//! What can happen to a world.
 
 use std::fmt;
 use std::time::Duration;
 
-/// Something that goes wrong, or changes, at a certain time.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Fault {
-    /// An instance ends without a word.
-    Crash {
-        /// Which, counted over those alive.
-        instance: usize,
-        /// When another one is started in its place.
-        restart: Option<Duration>,
-    },
-    /// An instance stands still, and goes on later.
+/// A step of the protocol at which something goes wrong.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Moment {
+    /// A heartbeat.
+    Beat,
+    /// An instance takes a partition that is free or a dead one's, or takes its own again.
+    Claim,
+    /// An instance asks an owner for a partition.
+    Request,
+    /// An owner passes a partition on, or a request is taken back.
+    Transfer,
+    /// An owner gives a partition up.
+    Release,
+    /// A new owner seals the checkpoint.
+    Seal,
+    /// An owner writes its position.
+    Checkpoint,
+    /// An instance declares another one dead.
+    Bury,
+    /// An instance reads the view of the group.
+    View,
+}
+
+impl Moment {
+    /// All of them.
+    pub const ALL: [Self; 9] = [
+        Self::Beat,
+        Self::Claim,
+        Self::Request,
+        Self::Transfer,
+        Self::Release,
+        Self::Seal,
+        Self::Checkpoint,
+        Self::Bury,
+        Self::View,
+    ];
+}
+
+/// What goes wrong at a [`Moment`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Blow {
+    /// The request never arrives.
+    LoseRequest,
+    /// The write happens, and its answer is lost.
+    LoseReply,
+    /// The request arrives when nobody waits for its answer any more.
+    Late(Duration),
+    /// The caller ends when its request has arrived.
+    Crash,
+    /// The caller stands still while the answer is on its way.
     Freeze {
-        /// Which, counted over those alive.
-        instance: usize,
         /// For how long.
         time: Duration,
+        /// When it goes on, the store answers once more and is then out of its reach for this long.
+        then_cut: Option<Duration>,
     },
+}
+
+/// What kind of error a reader ends with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ReaderFault {
+    /// One that says to try again.
+    Retriable,
+    /// One that says that somebody else has the partition.
+    OwnershipLost,
+    /// One that says that trying again will not help.
+    Fatal,
+}
+
+/// Something that goes wrong, or changes, at a certain time. Instances are counted over those alive, partitions over those
+/// there are.
+#[derive(Clone, Debug, PartialEq)]
+#[allow(missing_docs)] // Fields: which, and for how long.
+pub enum Fault {
+    /// An instance ends without a word; another one may be started in its place.
+    Crash { instance: usize, restart: Option<Duration> },
+    /// An instance stands still, and goes on later.
+    Freeze { instance: usize, time: Duration },
     /// One more instance starts.
     Join,
     /// An instance shuts down in good order.
-    Leave {
-        /// Which, counted over those alive.
-        instance: usize,
-    },
-    /// Requests and replies get lost, or arrive late, with a certain probability.
-    Loss {
-        /// In percent of the calls.
-        percent: u8,
-        /// For how long.
-        time: Duration,
-    },
-    /// The store does not answer.
-    Outage {
-        /// For how long.
-        time: Duration,
-    },
+    Leave { instance: usize },
+    /// Requests and replies get lost, or arrive late.
+    Loss { percent: u8, time: Duration },
+    /// The store answers with errors, before or after it did what was asked.
+    Errors { percent: u8, time: Duration },
+    /// The store takes up to this long each way.
+    Latency { most: Duration, time: Duration },
+    /// The store does not answer, or refuses every call.
+    Outage { refuses: bool, time: Duration },
     /// One instance does not reach the store.
-    CutOff {
-        /// Which, counted over those alive.
-        instance: usize,
-        /// For how long.
-        time: Duration,
-    },
+    CutOff { instance: usize, time: Duration },
+    /// An instance in a call that cannot be cancelled does not reach the store.
+    CutOffBusy { time: Duration },
+    /// The next calls of one kind go wrong in one way.
+    Ambush { at: Moment, blow: Blow, hits: u8 },
+    /// The store's clock jumps: the records of before look older, or younger.
+    StoreClock { forward: bool, by: Duration },
+    /// The wall clock of an instance jumps.
+    WallClock { instance: usize, forward: bool, by: Duration },
+    /// The readers of a partition fail.
+    ReaderFails { partition: usize, kind: ReaderFault },
+    /// A stranger reads a partition at the highest owner level.
+    Theft { partition: usize, time: Duration },
+    /// Nobody reaches the hub.
+    SourceDown { time: Duration },
+    /// One instance does not reach the hub.
+    SourceCutOff { instance: usize, time: Duration },
+    /// The hub gets more partitions.
+    Grow { count: u32 },
+    /// The process of the hub ends and is started again.
+    HubKill { down: Duration },
+    /// The power of the hub goes off, in the middle of its `calls`th call of the disk from now, and comes back.
+    PowerCut { calls: u64, down: Duration },
+    /// A call of the hub's disk fails: the `calls`th from now.
+    DiskError { calls: u64 },
 }
 
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Crash { instance, restart: None } => write!(f, "crash {instance}"),
-            Self::Crash { instance, restart: Some(after) } => {
-                write!(f, "crash {instance}, restart after {after:?}")
-            }
-            Self::Freeze { instance, time } => write!(f, "freeze {instance} for {time:?}"),
-            Self::Join => f.write_str("join"),
-            Self::Leave { instance } => write!(f, "leave {instance}"),
-            Self::Loss { percent, time } => write!(f, "lose {percent} % for {time:?}"),
-            Self::Outage { time } => write!(f, "store down for {time:?}"),
-            Self::CutOff { instance, time } => write!(f, "cut off {instance} for {time:?}"),
-        }
+        fmt::Debug::fmt(self, f)
     }
 }
 
@@ -74,12 +136,22 @@ pub struct Setup {
     pub instances: usize,
     /// Whether the store writes an ownership and its checkpoint in one step.
     pub atomic: bool,
+    /// Whether the hub is the real log on a simulated disk, rather than one in memory.
+    pub log: bool,
     /// At most so many moves per instance and cycle.
     pub pace: Option<usize>,
     /// How long a call of a handler takes at most.
     pub call: Duration,
-    /// If set, one call in a hundred takes up to this long.
-    pub slow_call: Option<Duration>,
+    /// If set, some calls take up to this long: so many in a thousand.
+    pub slow_call: Option<(u16, Duration)>,
+    /// If set, some calls take up to this long and cannot be cancelled: so many in a thousand.
+    pub blocking_call: Option<(u16, Duration)>,
+    /// So many calls in a thousand fail, a tenth of them with a panic.
+    pub failing_calls: u16,
+    /// How long a running call may take when a partition is to be handed over.
+    pub drain_time: Duration,
+    /// How long a partition that was given up is left alone.
+    pub cool_down: Duration,
     /// How long a store call takes at most, each way.
     pub latency: Duration,
     /// The mean time between two events of a partition.
@@ -95,64 +167,8 @@ pub struct Plan {
     pub faults: Vec<(Duration, Fault)>,
     /// When the faults have stopped and healing begins.
     pub calm_at: Duration,
-}
-
-fn millis(rng: &mut fastrand::Rng, range: std::ops::Range<u64>) -> Duration {
-    Duration::from_millis(rng.u64(range))
-}
-
-impl Setup {
-    /// Draws a setup.
-    pub fn draw(rng: &mut fastrand::Rng) -> Self {
-        Self {
-            partitions: rng.u32(1..=12),
-            instances: rng.usize(1..=5),
-            atomic: rng.bool(),
-            pace: rng.bool().then(|| rng.usize(1..=3)),
-            call: millis(rng, 1..60),
-            slow_call: (rng.u8(..4) == 0).then(|| millis(rng, 200..15_000)),
-            latency: millis(rng, 1..25),
-            event_gap: millis(rng, 60..400),
-        }
-    }
-}
-
-impl Plan {
-    /// Faults of all kinds for a simulated minute.
-    pub fn draw(rng: &mut fastrand::Rng) -> Self {
-        let setup = Setup::draw(rng);
-        let (mut at, mut faults) = (millis(rng, 1_000..6_000), Vec::new());
-        while at < Duration::from_secs(60) {
-            let instance = rng.usize(..8);
-            faults.push((
-                at,
-                match rng.u8(..12) {
-                    0 | 1 => {
-                        let restart = rng.bool().then(|| millis(rng, 0..4_000));
-                        Fault::Crash { instance, restart }
-                    }
-                    2..=4 => Fault::Freeze { instance, time: millis(rng, 50..15_000) },
-                    5 | 6 => Fault::Join,
-                    7 | 8 => Fault::Leave { instance },
-                    9 => Fault::Loss { percent: rng.u8(5..60), time: millis(rng, 100..8_000) },
-                    10 => Fault::Outage { time: millis(rng, 100..15_000) },
-                    _ => Fault::CutOff { instance, time: millis(rng, 100..12_000) },
-                },
-            ));
-            at += if rng.u8(..3) == 0 { millis(rng, 0..300) } else { millis(rng, 300..9_000) };
-        }
-        Self { setup, faults, calm_at: Duration::from_secs(60) }
-    }
-
-    /// Only planned moves: instances come and go in good order, and the store is slow at worst.
-    pub fn draw_planned(rng: &mut fastrand::Rng) -> Self {
-        let setup = Setup::draw(rng);
-        let (mut at, mut faults) = (millis(rng, 1_000..6_000), Vec::new());
-        while at < Duration::from_secs(40) {
-            let fault = if rng.bool() { Fault::Join } else { Fault::Leave { instance: rng.usize(..8) } };
-            faults.push((at, fault));
-            at += millis(rng, 0..6_000);
-        }
-        Self { setup, faults, calm_at: Duration::from_secs(40) }
-    }
+    /// From when on nothing may move, because all processes are alive.
+    pub still_from: Option<Duration>,
+    /// Whether no event may be handled twice, because all moves are planned.
+    pub once: bool,
 }

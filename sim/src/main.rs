@@ -1,16 +1,13 @@
 //! Runs seeds and tells what happened.
 
-use std::io::Write;
+use std::io::{self, Write};
 use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::thread;
-use std::time::{Duration, Instant};
 
 use clap::Parser;
 use indicatif::{ProgressBar, ProgressStyle};
-use partita_sim::{Counts, Report, World};
+use partita_sim::{Summary, Theme, World, run_all};
 
 /// Simulates fleets of processors with faults, one fleet per seed, and checks the invariants at every step.
 #[derive(Parser)]
@@ -22,103 +19,208 @@ struct Args {
     /// How many seeds to run.
     #[arg(long, default_value_t = 1)]
     count: u64,
-    /// Only planned moves, no faults.
+    /// Only worlds of this kind; "list" tells which there are.
     #[arg(long)]
-    planned: bool,
+    theme: Option<String>,
     /// Prints the fate that was drawn and what happened, line by line.
     #[arg(long)]
     trace: bool,
     /// How many seeds to run at a time; as many as there are cores if not given.
     #[arg(long)]
     jobs: Option<NonZeroUsize>,
+    /// Plants a bug in the engine and looks for the first of `count` seeds (1,000 if not given) that finds it; "all" plants
+    /// one after the other. Needs a build with `--features planted`.
+    #[arg(long, value_name = "BUG")]
+    planted: Option<String>,
+    /// Fails if some kind of fault never happened.
+    #[arg(long)]
+    complete: bool,
+    /// Writes the figures into this Markdown file, between its marks for them.
+    #[arg(long, value_name = "FILE")]
+    write: Option<PathBuf>,
 }
 
-/// What all seeds came to.
-#[derive(Default)]
-struct Sum {
-    counts: Counts,
-    simulated: Duration,
-    failures: Vec<(u64, String)>,
-}
-
-impl Sum {
-    fn add(&mut self, report: &Report) {
-        self.counts.add(&report.counts);
-        self.simulated += report.simulated;
-        self.failures.extend(report.failure().map(|failure| (report.seed, failure)));
-    }
-}
-
-fn main() -> std::io::Result<ExitCode> {
+fn main() -> io::Result<ExitCode> {
     let args = Args::parse();
-    let started = Instant::now();
-    let mut out = std::io::stdout().lock();
-    let mut sum = if args.trace { trace(&args, &mut out)? } else { run(&args) };
-    sum.failures.sort();
-    for (seed, failure) in &sum.failures {
+    let mut out = io::stdout().lock();
+    let theme = match args.theme.as_deref() {
+        None => None,
+        Some(name) => match Theme::parse(name) {
+            Some(theme) => Some(theme),
+            None => {
+                for theme in Theme::ALL {
+                    writeln!(out, "{:<10} {}", theme.name(), theme.what())?;
+                }
+                return Ok(if name == "list" { ExitCode::SUCCESS } else { ExitCode::from(2) });
+            }
+        },
+    };
+    if let Some(bug) = &args.planted {
+        return planted::hunt(&args, bug, theme, &mut out);
+    }
+    let world = |seed| match theme {
+        Some(theme) => World::of(theme, seed),
+        None => World::seeded(seed),
+    };
+    let summary = if args.trace { trace(&args, world, &mut out)? } else { run(&args, world) };
+    report(&args, theme, &summary, &mut out)
+}
+
+fn report(
+    args: &Args,
+    theme: Option<Theme>,
+    summary: &Summary,
+    out: &mut impl Write,
+) -> io::Result<ExitCode> {
+    for (seed, failure) in &summary.failures {
         writeln!(out, "seed {seed}: {failure}")?;
     }
-    writeln!(out, "{:#?}", sum.counts)?;
+    write!(out, "{summary}")?;
+    let never = summary.never_happened();
+    if !never.is_empty() {
+        writeln!(out, "never happened: {}", never.join(", "))?;
+    }
+    if let Some(file) = &args.write {
+        write_between(file, "simulation", &summary.markdown())?;
+    }
     writeln!(
         out,
-        "{} seeds, {} failed, {:.1} simulated hours in {:.1} s",
-        args.count,
-        sum.failures.len(),
-        sum.simulated.as_secs_f64() / 3_600.0,
-        started.elapsed().as_secs_f64()
+        "{} seeds, {} failed, {:.1} simulated hours in {:.1} s, {:.0} seeds/s",
+        summary.seeds,
+        summary.failures.len(),
+        summary.simulated.as_secs_f64() / 3_600.0,
+        summary.took.as_secs_f64(),
+        summary.seeds_per_second()
     )?;
-    if let Some((seed, _)) = sum.failures.first() {
-        let planned = if args.planned { "--planned " } else { "" };
-        writeln!(out, "replay with: cargo run --release -p partita-sim -- {planned}--seed {seed} --trace")?;
+    if let Some((seed, _)) = summary.failures.first() {
+        let theme = theme.map(|theme| format!("--theme {} ", theme.name())).unwrap_or_default();
+        writeln!(out, "replay with: cargo run --release -p partita-sim -- {theme}--seed {seed} --trace")?;
         return Ok(ExitCode::FAILURE);
     }
-    Ok(ExitCode::SUCCESS)
-}
-
-fn world(args: &Args, seed: u64) -> World {
-    if args.planned { World::planned(seed) } else { World::seeded(seed) }
+    Ok(if args.complete && !never.is_empty() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
 /// One seed after the other, with their traces.
-fn trace(args: &Args, out: &mut impl Write) -> std::io::Result<Sum> {
-    let mut sum = Sum::default();
+fn trace(args: &Args, world: impl Fn(u64) -> World, out: &mut impl Write) -> io::Result<Summary> {
+    let mut summary = Summary::default();
     for seed in args.seed..args.seed.saturating_add(args.count) {
-        let world = world(args, seed).keep_trace();
-        writeln!(out, "{:#?}", world.plan())?;
+        let world = world(seed).keep_trace();
+        writeln!(out, "{world:#?}")?;
         let report = world.run();
         for line in &report.trace {
             writeln!(out, "{line}")?;
         }
-        sum.add(&report);
+        summary.add(&report);
     }
-    Ok(sum)
+    Ok(summary)
 }
 
-/// All seeds, on several threads: worlds know nothing of one another.
-fn run(args: &Args) -> Sum {
-    let style = ProgressStyle::with_template("{bar:40} {pos}/{len} seeds, {per_sec}, {eta} left {msg}");
-    let bar = ProgressBar::new(args.count).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-    let (next, sum) = (AtomicU64::new(0), Mutex::new(Sum::default()));
-    let jobs = args.jobs.or_else(|| thread::available_parallelism().ok()).map_or(1, NonZeroUsize::get);
-    thread::scope(|scope| {
-        for _ in 0..jobs {
-            scope.spawn(|| {
-                loop {
-                    let index = next.fetch_add(1, Ordering::Relaxed);
-                    if index >= args.count {
-                        return;
-                    }
-                    let report = world(args, args.seed.saturating_add(index)).run();
-                    let mut sum = sum.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-                    sum.add(&report);
-                    if !sum.failures.is_empty() {
-                        bar.set_message(format!("{} failed", sum.failures.len()));
-                    }
-                    bar.inc(1);
-                }
-            });
+/// All seeds, with a bar.
+fn run(args: &Args, world: impl Fn(u64) -> World + Sync) -> Summary {
+    let bar = progress(args.count);
+    let summary = run_all(args.seed, args.count, args.jobs, world, |report| {
+        if let Some(failure) = report.failure() {
+            bar.println(format!("seed {}: {failure}", report.seed));
         }
+        bar.inc(1);
     });
     bar.finish_and_clear();
-    sum.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner)
+    summary
+}
+
+fn progress(count: u64) -> ProgressBar {
+    let style = ProgressStyle::with_template("{bar:40} {pos}/{len} seeds, {per_sec}, {eta} left {msg}");
+    ProgressBar::new(count).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+}
+
+/// Replaces what is between two marks of a file.
+fn write_between(file: &Path, mark: &str, text: &str) -> io::Result<()> {
+    let whole = std::fs::read_to_string(file)?;
+    let (begin, end) = (format!("<!-- {mark}: begin -->\n"), format!("<!-- {mark}: end -->"));
+    let parts = whole.split_once(&begin).and_then(|(before, rest)| {
+        let (_, after) = rest.split_once(&end)?;
+        Some((before, after))
+    });
+    let Some((before, after)) = parts else {
+        let text = format!("{} has no marks \"{mark}: begin\" and \"{mark}: end\"", file.display());
+        return Err(io::Error::new(io::ErrorKind::InvalidData, text));
+    };
+    std::fs::write(file, format!("{before}{begin}{text}{end}{after}"))
+}
+
+#[cfg(not(feature = "planted"))]
+mod planted {
+    use super::*;
+
+    pub(super) fn hunt(_: &Args, _: &str, _: Option<Theme>, out: &mut impl Write) -> io::Result<ExitCode> {
+        writeln!(
+            out,
+            "this build has no planted bugs: cargo run --release -p partita-sim --features planted -- ..."
+        )?;
+        Ok(ExitCode::from(2))
+    }
+}
+
+#[cfg(feature = "planted")]
+mod planted {
+    use std::fmt::Write as _;
+
+    use partita_core::planted::with;
+    use partita_sim::planted::{self, Bug};
+
+    use super::*;
+
+    pub(super) fn hunt(
+        args: &Args,
+        name: &str,
+        theme: Option<Theme>,
+        out: &mut impl Write,
+    ) -> io::Result<ExitCode> {
+        let bugs: Vec<Bug> =
+            Bug::ALL.iter().copied().filter(|bug| name == "all" || bug.name() == name).collect();
+        if bugs.is_empty() {
+            for bug in Bug::ALL {
+                writeln!(out, "{:<26} {}", bug.name(), bug.what())?;
+            }
+            return Ok(if name == "list" { ExitCode::SUCCESS } else { ExitCode::from(2) });
+        }
+        if args.trace {
+            let world = match theme {
+                Some(theme) => World::of(theme, args.seed),
+                None => World::seeded(args.seed),
+            };
+            let report = with(Some(bugs[0]), || world.keep_trace().run());
+            report.trace.iter().try_for_each(|line| writeln!(out, "{line}"))?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        let seeds = if args.count > 1 { args.count } else { 1_000 };
+        let mut table =
+            String::from("| bug | seed | world | invariant that found it |\n| --- | ---: | --- | --- |\n");
+        let mut missed = 0;
+        for bug in bugs {
+            match planted::hunt(bug, seeds, args.jobs) {
+                Some(found) => {
+                    let theme = found.theme.map_or("", Theme::name);
+                    writeln!(
+                        out,
+                        "found  {:<26} seed {:>4} ({theme}): {}",
+                        bug.name(),
+                        found.seed,
+                        found.what
+                    )?;
+                    // A string takes it all.
+                    let _ = writeln!(table, "| {} | {} | {theme} | {} |", bug.what(), found.seed, found.what);
+                }
+                None => {
+                    missed += 1;
+                    writeln!(out, "MISSED {:<26} in {seeds} seeds: {}", bug.name(), bug.what())?;
+                }
+            }
+            out.flush()?;
+        }
+        if let Some(file) = &args.write {
+            write_between(file, "planted", &table)?;
+        }
+        Ok(if missed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
 }

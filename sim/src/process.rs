@@ -1,22 +1,29 @@
-//! A simulated process: the tasks of one instance, which can be frozen, thawed and killed together.
+//! A simulated process: the tasks of one instance, which can be frozen, thawed and killed together, on a machine with a
+//! clock of its own.
 
-use std::future::Future;
+use std::cell::Cell;
+use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use partita_core::model::Tick;
+use partita_core::model::{Tick, Timestamp};
 use partita_core::processor::Runtime;
 use tokio::task::AbortHandle;
-use tokio::time::Instant;
+use tokio::time::{Instant, Sleep, sleep_until};
+
+/// 2026, about.
+const WALL_START_MS: i64 = 1_790_000_000_000;
 
 /// The fate of a process.
 #[derive(Debug, Default)]
 struct Fate {
     frozen: bool,
     dead: bool,
+    /// By how much its wall clock has jumped.
+    wall_skew_ms: i64,
     /// Of tasks that were polled while frozen.
     wakers: Vec<Waker>,
     tasks: Vec<AbortHandle>,
@@ -27,12 +34,15 @@ struct Fate {
 pub(crate) struct Process {
     fate: Arc<Mutex<Fate>>,
     start: Instant,
+    /// How long its machine was up when the world began.
+    uptime: Duration,
     seed: u64,
 }
 
 impl Process {
-    pub(crate) fn new(start: Instant, seed: u64) -> Self {
-        Self { fate: Arc::default(), start, seed }
+    pub(crate) fn new(start: Instant, rng: &mut fastrand::Rng) -> Self {
+        let uptime = Duration::from_secs(rng.u64(3_600..1_000_000));
+        Self { fate: Arc::default(), start, uptime, seed: rng.u64(..) }
     }
 
     fn fate(&self) -> std::sync::MutexGuard<'_, Fate> {
@@ -53,6 +63,11 @@ impl Process {
         wakers.into_iter().for_each(Waker::wake);
     }
 
+    /// Lets its wall clock jump.
+    pub(crate) fn jump(&self, by_ms: i64) {
+        self.fate().wall_skew_ms += by_ms;
+    }
+
     /// Ends the process where it is, like `kill -9`.
     pub(crate) fn kill(&self) {
         let tasks = {
@@ -71,7 +86,7 @@ impl Process {
         if fate.dead {
             return;
         }
-        let inside = Inside { process: self.clone(), task: Box::pin(task) };
+        let inside = Inside { process: self.clone(), task: Box::pin(task), blocked: None };
         fate.tasks.retain(|task| !task.is_finished());
         fate.tasks.push(tokio::spawn(inside).abort_handle());
     }
@@ -79,8 +94,11 @@ impl Process {
 
 impl Runtime for Process {
     fn now(&self) -> Tick {
-        // A day ahead, so that no subtraction saturates.
-        Tick(0) + Duration::from_secs(86_400) + self.start.elapsed()
+        Tick(0) + self.uptime + self.start.elapsed()
+    }
+
+    fn wall(&self) -> Timestamp {
+        Timestamp(WALL_START_MS + self.fate().wall_skew_ms + self.start.elapsed().as_millis() as i64)
     }
 
     fn seed(&self) -> u64 {
@@ -97,10 +115,31 @@ impl Runtime for Process {
     }
 }
 
+thread_local! {
+    /// Until when the task that is being polled holds its thread.
+    static BLOCKS_UNTIL: Cell<Option<Instant>> = const { Cell::new(None) };
+}
+
+/// Holds the thread of the calling task: until then nothing else of the task goes on, and nothing cancels it. Other tasks
+/// of the process do go on, as on threads of their own.
+pub(crate) async fn block(time: Duration) {
+    let mut asked = false;
+    poll_fn(|_| {
+        if std::mem::replace(&mut asked, true) {
+            return Poll::Ready(());
+        }
+        BLOCKS_UNTIL.set(Some(Instant::now() + time));
+        Poll::Pending
+    })
+    .await;
+}
+
 /// A task of a process: not polled while the process is frozen.
 struct Inside {
     process: Process,
     task: BoxFuture<'static, ()>,
+    /// While the task holds its thread.
+    blocked: Option<Pin<Box<Sleep>>>,
 }
 
 impl Future for Inside {
@@ -117,6 +156,18 @@ impl Future for Inside {
                 return Poll::Pending;
             }
         }
-        self.task.as_mut().poll(cx)
+        loop {
+            if let Some(blocked) = &mut self.blocked {
+                match blocked.as_mut().poll(cx) {
+                    Poll::Pending => return Poll::Pending,
+                    Poll::Ready(()) => self.blocked = None,
+                }
+            }
+            let polled = self.task.as_mut().poll(cx);
+            match BLOCKS_UNTIL.take() {
+                Some(until) if polled.is_pending() => self.blocked = Some(Box::pin(sleep_until(until))),
+                _ => return polled,
+            }
+        }
     }
 }

@@ -38,6 +38,8 @@ pub use partita_core::{balance, coordination, handler, model, processor, pump, s
 
 #[cfg(feature = "hub")]
 pub use partita_hub as hub;
+#[cfg(feature = "sim")]
+pub use partita_sim as sim;
 #[cfg(feature = "sqlite")]
 pub use partita_stores::sqlite;
 

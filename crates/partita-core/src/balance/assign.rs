@@ -41,6 +41,10 @@ pub(super) fn targets<'a>(
     holdings: &[&Holding],
     policy: Policy,
 ) -> Vec<Option<&'a Incarnation>> {
+    if planted!(PlanByInputOrder) {
+        let round = members.iter().map(|member| &member.incarnation).cycle();
+        return round.take(holdings.len()).map(Some).collect();
+    }
     let members = Members::new(members, holdings);
     let lists = match policy {
         Policy::Count => level(&members, holdings),

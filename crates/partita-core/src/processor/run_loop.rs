@@ -21,7 +21,7 @@ use crate::coordination::{
     CallId, Coordination, DrainReason, Effect, Input, PumpEvent, RevokeReason, StoreAnswer, StoreCall, Timing,
 };
 use crate::handler::{Closed, Command, Factory, Shared};
-use crate::model::{Epoch, Incarnation, InstanceId, PartitionId, Position, Scope, Tick, Timestamp};
+use crate::model::{Epoch, Incarnation, InstanceId, PartitionId, Position, Scope, Tick};
 use crate::pump::{Pump, PumpConfig, Start};
 use crate::source::{EventSource, HubDescription, SourceError, SourceErrorKind};
 use crate::store::{CheckpointRecord, CheckpointStore, MoveReason, Resume, StoreError};
@@ -95,7 +95,7 @@ pub(super) async fn start<F: Factory>(
     let core = Native::new(Config {
         id: instance.clone(),
         host: host_name(),
-        started: Timestamp::now(),
+        started: runtime.wall(),
         timing,
         atomic: properties.atomic,
         notifies: properties.notifies,

@@ -2,12 +2,17 @@
 
 use futures_util::future::BoxFuture;
 
-use crate::model::Tick;
+use crate::model::{Tick, Timestamp};
 
 /// The world as a processor sees it.
 pub trait Runtime: Send + Sync + 'static {
     /// The instance's own clock: never goes back, and goes on while the machine sleeps.
     fn now(&self) -> Tick;
+
+    /// The wall clock, for people: nothing is decided by it.
+    fn wall(&self) -> Timestamp {
+        Timestamp::now()
+    }
 
     /// A seed for jitter and for incarnations.
     fn seed(&self) -> u64;

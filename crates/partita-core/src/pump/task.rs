@@ -208,6 +208,9 @@ impl<F: Factory> Pump<F> {
             first = batch.first().map(|event| event.sequence_number().0),
             "delivering"
         );
+        if planted!(CheckpointBeforeHandling) {
+            self.progress.handled(self.gate.now(), batch);
+        }
         let (called, read_failed) =
             call_reading(&self.shared, handler.deliver(batch, &self.cx, &self.gate), Some(ahead)).await;
         let done = self.settle_batch(size);
@@ -233,6 +236,7 @@ impl<F: Factory> Pump<F> {
         let (batch, _) = self.intake.batch(size);
         let checkpointed = batch.iter().take_while(|event| Some(event.sequence_number()) <= marked).count();
         let done = self.gate.done().max(checkpointed);
+        let done = if planted!(FailedCallCounted) { batch.len() } else { done };
         if done > 0 {
             let handled = &batch[..done];
             let last = handled[done - 1].sequence_number();

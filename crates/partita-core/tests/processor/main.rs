@@ -3,6 +3,7 @@
 mod checkpoints;
 mod faults;
 mod handlers;
+mod hardship;
 mod moves;
 mod options;
 mod races;

@@ -21,6 +21,8 @@ pub struct TestSource {
 struct State {
     opening_fails: BTreeMap<PartitionId, SourceErrorKind>,
     requests: Vec<ReadRequest>,
+    describing_hangs: bool,
+    reads_that_panic: usize,
 }
 
 impl TestSource {
@@ -37,6 +39,16 @@ impl TestSource {
         };
     }
 
+    /// From now on the hub is never described.
+    pub fn hang_describing(&self) {
+        self.state.lock().unwrap().describing_hangs = true;
+    }
+
+    /// The next reads panic.
+    pub fn panic_reads(&self, reads: usize) {
+        self.state.lock().unwrap().reads_that_panic = reads;
+    }
+
     pub fn requests(&self) -> Vec<ReadRequest> {
         self.state.lock().unwrap().requests.clone()
     }
@@ -49,6 +61,9 @@ impl TestSource {
 
 impl EventSource for TestSource {
     fn describe(&self) -> BoxFuture<'_, Result<HubDescription, SourceError>> {
+        if self.state.lock().unwrap().describing_hangs {
+            return Box::pin(std::future::pending());
+        }
         self.inner.describe()
     }
 
@@ -63,14 +78,14 @@ impl EventSource for TestSource {
                 return Err(SourceError::new(kind, "not from here"));
             }
             let inner = self.inner.open(request).await?;
-            Ok(Box::new(CountingReader { inner, read: Arc::clone(&self.read) }) as Box<dyn PartitionReader>)
+            Ok(Box::new(CountingReader { inner, source: self.clone() }) as Box<dyn PartitionReader>)
         })
     }
 }
 
 struct CountingReader {
     inner: Box<dyn PartitionReader>,
-    read: Arc<AtomicUsize>,
+    source: TestSource,
 }
 
 impl PartitionReader for CountingReader {
@@ -80,9 +95,17 @@ impl PartitionReader for CountingReader {
         out: &'a mut Vec<Event>,
     ) -> BoxFuture<'a, Result<(), SourceError>> {
         Box::pin(async move {
+            let panics = {
+                let mut state = self.source.state.lock().unwrap();
+                state.reads_that_panic.checked_sub(1).inspect(|left| state.reads_that_panic = *left).is_some()
+            };
+            if panics {
+                // As a panic, but without the message in the test's log.
+                std::panic::resume_unwind(Box::new("the reader panics"));
+            }
             let before = out.len();
             self.inner.read(events_max, out).await?;
-            self.read.fetch_add(out.len() - before, Ordering::SeqCst);
+            self.source.read.fetch_add(out.len() - before, Ordering::SeqCst);
             Ok(())
         })
     }

@@ -26,6 +26,10 @@ pub enum Fault {
     Lost,
     /// Only checkpoints fail.
     NoCheckpoints,
+    /// Nobody can be declared dead.
+    NoBurials,
+    /// They panic.
+    Panics,
 }
 
 #[derive(Clone)]
@@ -39,6 +43,7 @@ struct State {
     fault: Fault,
     checkpoints: Vec<CheckpointWrite>,
     calls: usize,
+    burials: usize,
     lose_registration: bool,
 }
 
@@ -65,6 +70,11 @@ impl TestStore {
         self.state.lock().unwrap().calls
     }
 
+    /// How often somebody was to be declared dead.
+    pub fn burials_tried(&self) -> usize {
+        self.state.lock().unwrap().burials
+    }
+
     fn fault(&self) -> Fault {
         self.state.lock().unwrap().fault
     }
@@ -89,7 +99,10 @@ impl TestStore {
             Fault::NoCheckpoints if op == "write_checkpoint" => {
                 Err(StoreError::no_effect(op, "no checkpoints for now"))
             }
-            Fault::NoCheckpoints => call.await,
+            Fault::NoBurials if op == "bury" => Err(StoreError::no_effect(op, "no burials for now")),
+            // As a panic, but without the message in the test's log.
+            Fault::Panics => std::panic::resume_unwind(Box::new("the store panics")),
+            Fault::NoCheckpoints | Fault::NoBurials => call.await,
         }
     }
 }
@@ -105,7 +118,10 @@ impl CheckpointStore for TestStore {
         write: InstanceWrite,
     ) -> BoxFuture<'a, StoreResult<InstanceOutcome>> {
         let registers = matches!(write, InstanceWrite::Register(_));
-        Box::pin(self.faulty("write_instance", async move {
+        let buries = matches!(write, InstanceWrite::Bury { .. });
+        self.state.lock().unwrap().burials += usize::from(buries);
+        let op = if buries { "bury" } else { "write_instance" };
+        Box::pin(self.faulty(op, async move {
             let outcome = self.inner.write_instance(scope, write).await;
             if registers && std::mem::take(&mut self.state.lock().unwrap().lose_registration) {
                 return std::future::pending().await;

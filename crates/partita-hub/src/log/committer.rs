@@ -169,6 +169,19 @@ pub(crate) fn run(
     writer.mark();
 }
 
+/// Commits all that waits, on the calling thread.
+pub(crate) fn drain(queue: &Queue, writer: &mut Writer) {
+    let mut group = Vec::new();
+    loop {
+        group.clear();
+        queue.take(writer, &mut group);
+        if group.is_empty() {
+            return;
+        }
+        commit(writer, &mut group);
+    }
+}
+
 /// Commits a group and tells its producers, each once.
 fn commit(writer: &mut Writer, group: &mut [Pending]) {
     // Stable: a producer's batches for one partition stay in order.

@@ -34,6 +34,8 @@ pub struct HubLog {
     queue: Arc<Queue>,
     threads: Mutex<Threads>,
     read_only: Arc<AtomicBool>,
+    /// What the threads have, if there are none.
+    inline: Option<Mutex<(Writer, Housekeeper)>>,
 }
 
 impl fmt::Debug for HubLog {
@@ -80,7 +82,7 @@ impl HubLog {
         let queue = Arc::new(Queue::default());
         let read_only = Arc::new(AtomicBool::new(false));
         let (nudge, nudged) = mpsc::sync_channel::<()>(1);
-        let log = Self {
+        let mut log = Self {
             core: core.clone(),
             queue: queue.clone(),
             threads: Mutex::new(Threads {
@@ -89,7 +91,14 @@ impl HubLog {
                 ..Threads::default()
             }),
             read_only: read_only.clone(),
+            inline: None,
         };
+        if core.settings.single_threaded {
+            let mut keeper = Housekeeper::new(core);
+            keeper.step();
+            log.inline = Some(Mutex::new((writer, keeper)));
+            return Ok(log);
+        }
         let keeper_core = core.clone();
         // Before the committer starts, which may need a segment before the keeper runs.
         core.spares.attend(true);
@@ -152,7 +161,35 @@ impl HubLog {
     fn push(&self, append: Append, token: u64, sink: &Arc<dyn AckSink>) -> Result<(), AppendError> {
         self.check(append.partition, &append.batch)?;
         let pending = Pending { append, token, sink: sink.clone() };
-        self.queue.push(pending, self.core.settings.queue_bytes_max)
+        self.queue.push(pending, self.core.settings.queue_bytes_max)?;
+        self.commit_inline();
+        Ok(())
+    }
+
+    /// Does the committer's work where it has no thread.
+    fn commit_inline(&self) {
+        let Some(inline) = &self.inline else { return };
+        let (writer, keeper) = &mut *lock(inline);
+        committer::drain(&self.queue, writer);
+        if writer.failure().is_some() {
+            self.read_only.store(true, Ordering::Release);
+        }
+        if self.core.spares.missing().is_some() {
+            keeper.step();
+        }
+    }
+
+    /// Does what is due in the background of a log that is [single-threaded](super::Settings::single_threaded), and
+    /// nothing otherwise.
+    pub fn keep_house(&self) {
+        if let Some(inline) = &self.inline {
+            lock(inline).1.step();
+        }
+    }
+
+    /// Whether the log works without threads.
+    pub fn is_single_threaded(&self) -> bool {
+        self.inline.is_some()
     }
 
     /// What is known of an idempotent producer in a partition; `None` if it never sent anything, or is forgotten.

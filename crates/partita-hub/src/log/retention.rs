@@ -40,10 +40,11 @@ pub(crate) fn expired(segments: &[SegmentFacts], retention: &Retention, now_ms: 
     let age_ms = i64::try_from(retention.age.as_millis()).unwrap_or(i64::MAX);
     let mut bytes: u64 = segments.iter().map(|segment| segment.bytes).sum();
     let mut count = 0;
-    for segment in segments.iter().take(segments.len().saturating_sub(1)) {
+    let unsealed_too = partita_core::planted!(UnsealedRetention);
+    for segment in segments.iter().take(segments.len().saturating_sub(usize::from(!unsealed_too))) {
         let old = now_ms.saturating_sub(segment.last_time) > age_ms;
         let over = retention.bytes_max.is_some_and(|max| bytes > max);
-        if !segment.sealed || !(old || over) {
+        if !(segment.sealed || unsealed_too) || !(old || over) {
             break;
         }
         bytes -= segment.bytes;

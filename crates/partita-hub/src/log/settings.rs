@@ -86,6 +86,11 @@ pub struct Settings {
     pub buffered: bool,
     /// Where time comes from.
     pub clock: Clock,
+    /// Without threads: an append is committed before it returns, and [`HubLog::keep_house`] does what else is due. For
+    /// simulations, in which everything happens in one thread.
+    ///
+    /// [`HubLog::keep_house`]: super::HubLog::keep_house
+    pub single_threaded: bool,
 }
 
 impl Settings {
@@ -106,6 +111,7 @@ impl Settings {
             mark_after: Duration::from_millis(100),
             buffered: false,
             clock: Clock::default(),
+            single_threaded: false,
         }
     }
 

@@ -11,12 +11,15 @@ use tokio::task::{JoinHandle, spawn_blocking};
 use crate::broker::{HubReadError, HubReader};
 use crate::log::{ReadError, StoredBatch};
 
+/// A reader back from the disk, with what it read there.
+type Back = (Box<HubReader>, Vec<StoredBatch>, Result<(), HubReadError>);
+
 /// Where the hub's reader is.
 #[derive(Debug)]
 enum Place {
     Here(Box<HubReader>),
     /// On a blocking thread, reading the disk. A poll that was given up meanwhile is taken up by the next.
-    Away(JoinHandle<(Box<HubReader>, Vec<StoredBatch>, Result<(), HubReadError>)>),
+    Away(JoinHandle<Back>),
     /// It failed before, or the runtime is going down.
     Gone,
 }
@@ -101,6 +104,8 @@ impl Fetch {
                     ready!(reader.poll_ready(cx));
                     match reader.read_cached(bytes_max, out) {
                         Ok(true) => Ok(()),
+                        // There is no other thread, so this one waits for the disk.
+                        Ok(false) if reader.hub().log().is_single_threaded() => reader.read(bytes_max, out),
                         Ok(false) => {
                             self.read_disk(bytes_max);
                             continue;

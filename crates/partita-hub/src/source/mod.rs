@@ -78,7 +78,7 @@ impl EventSource for HubSource {
             };
             let attached = match attach.from {
                 // These places are found by reading.
-                Position::Offset { .. } | Position::Time(_) => {
+                Position::Offset { .. } | Position::Time(_) if !self.hub.log().is_single_threaded() => {
                     let hub = self.hub.clone();
                     let attached = tokio::task::spawn_blocking(move || attach_at_oldest(&hub, attach));
                     attached.await.map_err(error::interrupted)?

@@ -209,6 +209,16 @@ impl World {
             let bytes = end.events_bytes + end.reassembly_bytes;
             assert!(bytes <= 8_000 + 40_000, "{bytes} bytes of messages");
         }
+        let Pair { client, server, .. } = &self.pair;
+        for channel in 0..2 {
+            let ours = client.by_local_channel.get(channel).and_then(|id| client.sessions.get(id));
+            let theirs = server.by_remote_channel.get(channel).and_then(|id| server.sessions.get(id));
+            for (from, to) in [(ours, theirs), (theirs, ours)] {
+                let (Some(from), Some(to)) = (from, to) else { continue };
+                let allowed = to.next_incoming_id.unwrap_or(0) + to.incoming_window;
+                assert!(from.next_outgoing_id <= allowed, "more was sent than the window allows");
+            }
+        }
         for (at, line) in self.lines.iter().enumerate() {
             let sending = if at < 2 { &self.pair.client } else { &self.pair.server };
             if let Some(link) = line.sender.and_then(|link| sending.links.get(link)) {
@@ -241,8 +251,6 @@ impl World {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
-
     #[test]
     fn every_message_arrives_once_and_in_order(
         steps in prop::collection::vec(step(), 1..200),

@@ -65,7 +65,10 @@ impl Native {
             }
             Member { incarnation: seen.record.incarnation.clone(), declines }
         });
-        let members = members.collect();
+        let mut members: Vec<Member> = members.collect();
+        if planted!(PlanByInputOrder) {
+            members.sort_by_key(|member| member.incarnation != self.me.incarnation);
+        }
         let snapshot = Snapshot { members, holdings };
         Some(plan(&snapshot, &self.me.incarnation, self.config.policy, self.config.pace, settled))
     }

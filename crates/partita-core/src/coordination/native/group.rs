@@ -148,7 +148,7 @@ impl Native {
         Self::report(None, Operation::View, error, out);
     }
 
-    pub(super) fn on_view(&mut self, now: Tick, sent: Tick, view: GroupView, out: &mut Vec<Effect>) {
+    pub(super) fn on_view(&mut self, now: Tick, sent: Tick, mut view: GroupView, out: &mut Vec<Effect>) {
         self.group.busy = false;
         self.group.retry.succeeded();
         self.group.last_took = now.since(sent);
@@ -158,6 +158,11 @@ impl Native {
             // Nothing else in it matters to this incarnation.
             self.buried(now, out);
             return;
+        }
+        if planted!(RemoteTimestamp) {
+            for seen in &mut view.instances {
+                seen.age = now.since(Tick(seen.record.started.millis() as u64 * 1_000_000));
+            }
         }
         self.watch(now, &view, out);
         self.group.latest = Some(Seen { sent, view });
@@ -220,10 +225,11 @@ impl Native {
     /// Whether the rules allow to declare this instance dead.
     fn may_bury(&self, now: Tick, seen: &InstanceSeen) -> bool {
         let watched = self.group.watches.get(&seen.record.incarnation);
+        let watched = watched.is_some_and(|(_, since)| now.since(*since) >= self.watch_of(seen));
         is_live(seen.record.state)
             && seen.record.incarnation != self.me.incarnation
             && seen.age >= self.ttl_of(seen)
-            && watched.is_some_and(|(_, since)| now.since(*since) >= self.watch_of(seen))
+            && (watched || planted!(StoreClockTrusted))
             && self.lease.may_bury(now)
     }
 
@@ -239,6 +245,7 @@ impl Native {
     pub(super) fn owner_state(&self, now: Tick, owner: &Incarnation) -> OwnerState {
         match self.group.instance(owner) {
             Some(seen) if !is_live(seen.record.state) => OwnerState::Dead,
+            Some(seen) if planted!(NoBurial) && self.may_bury(now, seen) => OwnerState::Dead,
             Some(seen) if self.may_bury(now, seen) => OwnerState::Expired,
             Some(_) => OwnerState::Live,
             None if self.lease.may_bury(now) => OwnerState::Expired,

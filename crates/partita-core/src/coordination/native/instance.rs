@@ -3,7 +3,7 @@
 use super::retry::Retry;
 use super::{Life, Native, Purpose, Timer, is_live};
 use crate::coordination::{DrainReason, Effect, RevokeReason, StoreAnswer, StoreCall};
-use crate::model::{Incarnation, InstanceId, Tick};
+use crate::model::{Incarnation, InstanceId, Tick, Timestamp};
 use crate::processor::Operation;
 use crate::store::{
     InstanceOutcome, InstanceRecord, InstanceSeen, InstanceState, InstanceWrite, StoreError, Version,
@@ -45,7 +45,7 @@ impl Native {
         InstanceRecord {
             incarnation: self.me.incarnation.clone(),
             host: self.config.host.clone(),
-            started: self.config.started,
+            started: self.stamp(now),
             ttl: self.config.timing.ttl(),
             stopping: self.is_stopping(),
             declines: self
@@ -57,6 +57,11 @@ impl Native {
             state: InstanceState::Live,
             beat,
         }
+    }
+
+    /// When this life began, for people.
+    fn stamp(&self, now: Tick) -> Timestamp {
+        if planted!(RemoteTimestamp) { Timestamp((now.0 / 1_000_000) as i64) } else { self.config.started }
     }
 
     /// Heartbeats, or registers first.
@@ -175,6 +180,7 @@ impl Native {
 
     pub(super) fn on_beat_failed(&mut self, now: Tick, error: StoreError, out: &mut Vec<Effect>) {
         self.me.busy = false;
+        self.lease.disturb();
         let at = self.me.retry.failed(now, self.config.timing.cycle(), &mut self.rng);
         self.beat_at(at);
         Self::report(None, Operation::Heartbeat, error, out);

@@ -260,6 +260,9 @@ impl Coordination for Native {
             Input::Changed => self.on_changed(now, out),
             Input::Hub(hub) => {
                 self.stream = hub.stream;
+                if planted!(GrowthIgnored) && !self.slots.is_empty() {
+                    return;
+                }
                 let news = hub.partitions.iter().any(|partition| !self.slots.contains_key(partition));
                 for partition in hub.partitions {
                     self.slots.entry(partition).or_default();

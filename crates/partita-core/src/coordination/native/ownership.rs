@@ -42,7 +42,7 @@ impl Native {
         let owner = known.and_then(|known| known.owner.clone());
         let next = known.and_then(|known| known.next.clone());
         let epoch = known.map(|known| known.epoch).unwrap_or_default();
-        let raised = epoch.max(slot.highest).next();
+        let raised = if planted!(EpochNotRaised) { epoch } else { epoch.max(slot.highest).next() };
         let taken_from_dead = owner.is_some();
         let cancelled = matches!(slot.pump, Pump::Drained { cancelled: true });
         let (owner, epoch, next, reason) = match kind {
@@ -176,6 +176,10 @@ impl Native {
         let at = slot.retry.failed(now, cycle, &mut self.rng);
         if error.certainty() == Certainty::Unknown {
             slot.unknown = Some(expect);
+        }
+        if planted!(LostReplyAsRefusal) {
+            slot.unknown = None;
+            self.close_if_drained(partition, out);
         }
         self.timer(at, Timer::Slot(partition.clone()));
         self.look_at(at);

@@ -140,22 +140,27 @@ impl Native {
             // Whether the last write took effect must be known before the instance leaves: a claim that lands
             // later would name it. Writing at the same version settles it.
             Pump::Absent if stopping && slot.unknown.is_some() => Some(WriteKind::Withdraw),
+            Pump::Open if planted!(NextNeverCleared) => None,
             Pump::Open => {
                 let next = slot.known.as_ref().and_then(|known| known.next.as_ref());
                 let refused = now < slot.refused_until;
                 next.filter(|next| refused || !self.group.can_take(next, partition)).map(|_| WriteKind::Clear)
             }
-            Pump::Drained { .. } if slot.checkpoint.is_pending() => None,
-            Pump::Drained { .. } => {
+            Pump::Drained { .. } if slot.checkpoint.is_pending() && !planted!(TransferBeforeCheckpoint) => {
+                None
+            }
+            Pump::Draining { .. } if !planted!(ReleaseBeforeDrain) => None,
+            Pump::Drained { .. } | Pump::Draining { .. } => {
                 let next = slot.known.as_ref().and_then(|known| known.next.as_ref());
                 let taker = next.is_some_and(|next| self.group.can_take(next, partition));
-                Some(match (taker, unwanted) {
-                    (true, _) => WriteKind::Transfer,
-                    (false, true) => WriteKind::Release,
-                    (false, false) => WriteKind::Retake,
-                })
+                match (taker, unwanted) {
+                    (true, _) => Some(WriteKind::Transfer),
+                    (false, true) => Some(WriteKind::Release),
+                    (false, false) if planted!(NextNeverCleared) && next.is_some() => None,
+                    (false, false) => Some(WriteKind::Retake),
+                }
             }
-            Pump::Absent | Pump::Sealing | Pump::Draining { .. } | Pump::Ending => None,
+            Pump::Absent | Pump::Sealing | Pump::Ending => None,
         };
         if let Some(kind) = kind {
             self.write(now, partition, kind, out);
@@ -378,7 +383,7 @@ impl Native {
         }
         match slot.pump {
             Pump::Open | Pump::Draining { .. } => {
-                slot.pump = Pump::Ending;
+                slot.pump = if planted!(TwoPumps) { Pump::Absent } else { Pump::Ending };
                 slot.checkpoint.forget();
                 out.push(Effect::Revoke { partition: partition.clone(), reason });
             }

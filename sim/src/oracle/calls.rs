@@ -1,0 +1,227 @@
+//! What handlers are given, when, and in which order.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use partita_core::model::{Epoch, Event, InstanceId, PartitionId};
+use tokio::time::Instant;
+
+use super::{Gap, Oracle};
+
+/// Names a call of a handler.
+pub(crate) type CallId = u64;
+
+#[derive(Debug)]
+pub(super) struct Call {
+    pub(super) instance: InstanceId,
+    pub(super) partition: PartitionId,
+    pub(super) epoch: Epoch,
+    first: i64,
+    last: i64,
+    /// Whether the process stood still at some time during the call.
+    pub(super) was_frozen: bool,
+    /// Whether the call cannot be cut off.
+    pub(super) blocks: bool,
+}
+
+/// An open handler.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Open {
+    pub(super) epoch: Epoch,
+    /// The event that it is to be given next.
+    next: i64,
+}
+
+impl Oracle {
+    pub(crate) fn opened(&mut self, instance: &InstanceId, partition: &PartitionId, epoch: Epoch) {
+        self.note(format_args!("open {instance} {partition} {epoch}"));
+        match self.unread_since.remove(partition) {
+            Some((since, Gap::HandOff)) => self.gaps.0.push(since.elapsed()),
+            Some((since, Gap::Lost)) => self.gaps.1.push(since.elapsed()),
+            _ => {}
+        }
+        let next = self.checkpointed(partition) + 1;
+        let twice = self.open.insert((instance.clone(), partition.clone()), Open { epoch, next });
+        self.require(twice.is_none(), || format!("2: {instance} has two handlers of partition {partition}"));
+        let first = self.opened.entry((partition.clone(), epoch)).or_insert_with(|| instance.clone()).clone();
+        self.require(first == *instance, || {
+            format!("5: epoch {epoch} of partition {partition} was opened by {first} and by {instance}")
+        });
+        let highest = self.highest_opened.entry(partition.clone()).or_default();
+        *highest = (*highest).max(epoch);
+    }
+
+    /// A handler hears that it is over, or is gone.
+    pub(crate) fn closed(
+        &mut self,
+        instance: &InstanceId,
+        partition: &PartitionId,
+        epoch: Epoch,
+        good: bool,
+    ) {
+        self.note(format_args!("close {instance} {partition} {epoch}"));
+        let was = self.open.remove(&(instance.clone(), partition.clone())).map(|open| open.epoch);
+        self.require(was == Some(epoch), || {
+            format!("2: {instance} closed partition {partition} at epoch {epoch}, but had {was:?}")
+        });
+        let why = if good { Gap::Closed } else { Gap::Lost };
+        self.unread_since.entry(partition.clone()).or_insert((Instant::now(), why));
+    }
+
+    pub(crate) fn call_started(
+        &mut self,
+        instance: &InstanceId,
+        partition: &PartitionId,
+        epoch: Epoch,
+        events: &[Event],
+    ) -> CallId {
+        let first = events.first().map_or(0, |event| event.sequence_number().0);
+        let last = events.last().map_or(-1, |event| event.sequence_number().0);
+        self.note(format_args!("call {instance} {partition} {epoch} {first}..={last}"));
+        self.counts.calls += 1;
+        self.check_may_start(instance, partition, epoch);
+        let in_order =
+            events.windows(2).all(|pair| pair[1].sequence_number().0 == pair[0].sequence_number().0 + 1);
+        self.require(in_order, || {
+            format!("4: events of partition {partition} are out of order or have gaps")
+        });
+        let expected = self.open.get(&(instance.clone(), partition.clone())).map(|open| open.next);
+        let declared = self.rules.declared || events.is_empty();
+        self.require(declared || expected == Some(first), || {
+            format!("4: {instance} was given event {first} of partition {partition}, not {expected:?}")
+        });
+        self.check_contents(partition, events);
+        self.next_call += 1;
+        let call = Call {
+            instance: instance.clone(),
+            partition: partition.clone(),
+            epoch,
+            first,
+            last,
+            was_frozen: false,
+            blocks: false,
+        };
+        self.calls.insert(self.next_call, call);
+        self.next_call
+    }
+
+    /// Only the owner starts calls, and only while no other call of the partition runs.
+    fn check_may_start(&mut self, instance: &InstanceId, partition: &PartitionId, epoch: Epoch) {
+        let owner = self.ownerships.get(partition);
+        let owns = owner.is_some_and(|o| {
+            o.owner.as_ref().is_some_and(|owner| owner.id() == instance) && o.epoch == epoch
+        });
+        let record = owner.map(|o| format!("{:?} at {}", o.owner, o.epoch)).unwrap_or_default();
+        self.require(owns, || {
+            format!(
+                "1: {instance} starts a call on partition {partition} at epoch {epoch}; the owner is {record}"
+            )
+        });
+        // The call of a process that stood still, or that cannot be cut off, is nobody's fault; a second one in the same
+        // process is. Nor is one that goes on for the margin of a lease after the store's clock has jumped.
+        let jumped = self.clock_jumped.is_some_and(|at| at.elapsed() <= self.rules.timing.ttl());
+        let overlap = self.calls.values().find(|call| {
+            let excused = (call.was_frozen || call.blocks || jumped) && call.instance != *instance;
+            call.partition == *partition && !excused
+        });
+        let other = overlap.map(|call| call.instance.clone());
+        self.require(other.is_none(), || {
+            format!("2: a call of {instance} on partition {partition} overlaps one of {other:?}")
+        });
+    }
+
+    /// An event is the same whenever it is delivered.
+    fn check_contents(&mut self, partition: &PartitionId, events: &[Event]) {
+        let contents = self.contents.entry(partition.clone()).or_default();
+        let mut changed = None;
+        for event in events {
+            let mut hasher = DefaultHasher::new();
+            event.bytes().hash(&mut hasher);
+            // 0 stands for an event not seen yet.
+            let content = hasher.finish() | 1;
+            let index = usize::try_from(event.sequence_number().0).unwrap_or_default();
+            if contents.len() <= index {
+                contents.resize(index + 1, 0);
+            }
+            if contents[index] != 0 && contents[index] != content {
+                changed = Some(index);
+            }
+            contents[index] = content;
+        }
+        self.require(changed.is_none(), || {
+            format!("4: event {changed:?} of partition {partition} has changed")
+        });
+    }
+
+    /// The call cannot be cut off.
+    pub(crate) fn call_blocks(&mut self, instance: &InstanceId, partition: &PartitionId) {
+        self.counts.blocking_calls += 1;
+        let mut calls = self.calls.values_mut();
+        if let Some(call) = calls.find(|call| call.instance == *instance && call.partition == *partition) {
+            call.blocks = true;
+        }
+    }
+
+    /// An instance in a call that cannot be cut off.
+    pub(crate) fn busy(&self) -> Option<InstanceId> {
+        self.calls.values().find(|call| call.blocks).map(|call| call.instance.clone())
+    }
+
+    pub(crate) fn call_ended(&mut self, id: CallId) {
+        let Some(call) = self.calls.remove(&id) else { return };
+        let (first, beyond) = self.handled.entry(call.partition.clone()).or_default();
+        let mut duplicates = 0;
+        for sequence in call.first..=call.last {
+            if sequence < *first || !beyond.insert(sequence) {
+                duplicates += 1;
+            }
+        }
+        while beyond.remove(first) {
+            *first += 1;
+        }
+        // Declared handled in the call itself: that is not twice.
+        let duplicates = if self.rules.declared { 0 } else { duplicates };
+        self.counts.events_handled += (call.last - call.first + 1).unsigned_abs();
+        self.counts.duplicates += duplicates;
+        let last = self.handled_last.entry(call.partition.clone()).or_insert((call.epoch, call.last));
+        *last = (*last).max((call.epoch, call.last));
+        if let Some(open) = self.open.get_mut(&(call.instance.clone(), call.partition.clone()))
+            && open.epoch == call.epoch
+        {
+            open.next = call.last + 1;
+        }
+        self.note(format_args!("done {} {} {}..={}", call.instance, call.partition, call.first, call.last));
+        let once = self.rules.once;
+        self.require(!once || duplicates == 0, || {
+            format!("6: {duplicates} events of partition {} were handled twice", call.partition)
+        });
+    }
+
+    /// A handler says that everything up to here was handled.
+    pub(super) fn declared(&mut self, partition: &PartitionId, last: i64) {
+        let (first, beyond) = self.handled.entry(partition.clone()).or_default();
+        *first = (*first).max(last + 1);
+        *beyond = beyond.split_off(first);
+        while beyond.remove(first) {
+            *first += 1;
+        }
+    }
+
+    pub(crate) fn call_failed(&mut self, id: CallId) {
+        if let Some(call) = self.calls.remove(&id) {
+            self.counts.failed_calls += 1;
+            self.note(format_args!("failed {} {}", call.instance, call.partition));
+        }
+    }
+
+    pub(crate) fn call_cut(&mut self, id: CallId) {
+        if let Some(call) = self.calls.remove(&id) {
+            self.counts.cut_calls += 1;
+            self.note(format_args!("cut {} {}", call.instance, call.partition));
+        }
+    }
+
+    /// The first event of a partition that was never handled.
+    pub(crate) fn first_unhandled(&self, partition: &PartitionId) -> i64 {
+        self.handled.get(partition).map_or(0, |(first, _)| *first)
+    }
+}
