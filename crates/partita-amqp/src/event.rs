@@ -3,10 +3,12 @@
 //! producer encodes, and are ignored where one claims them.
 
 use bytes::Bytes;
-use partita_core::model::{Event, EventBuilder, Value};
+use std::sync::Arc;
+
+use partita_core::model::{Event, EventBuilder, MessageProperties, Value};
 
 use crate::message::{self, Message, MessageError, map_section, section};
-use crate::types::{self, EncodeError};
+use crate::types::{self, EncodeError, encode_list, smallulong_descriptor};
 
 /// The annotation that holds the partition key.
 pub const PARTITION_KEY: &str = "x-opt-partition-key";
@@ -33,6 +35,10 @@ pub fn encode(event: &Event, out: &mut Vec<u8>) -> Result<(), EncodeError> {
             Ok(())
         })?;
     }
+    if let Some(properties) = event.message_properties() {
+        smallulong_descriptor(section::PROPERTIES, out);
+        encode_list(&property_fields(properties), out)?;
+    }
     let properties = event.properties();
     if !properties.is_empty() {
         map_section(section::APPLICATION_PROPERTIES, properties.len(), out, |out| {
@@ -46,8 +52,8 @@ pub fn encode(event: &Event, out: &mut Vec<u8>) -> Result<(), EncodeError> {
     message::body(event.body(), out)
 }
 
-/// Reads an event's content from its sections. The body shares the memory of `bytes`. Header, delivery annotations,
-/// footer and the standard's immutable properties have no place in an event and are left out.
+/// Reads an event's content from its sections. The body shares the memory of `bytes`. Header, delivery annotations and
+/// footer have no place in an event and are left out; so is a standard property of a type that it cannot have.
 pub fn decode(bytes: &Bytes) -> Result<EventBuilder, MessageError> {
     let message = Message::decode(bytes)?;
     let mut event = Event::builder(message.body);
@@ -59,12 +65,71 @@ pub fn decode(bytes: &Bytes) -> Result<EventBuilder, MessageError> {
             _ => event = event.annotation(name, value),
         }
     }
+    if let Some(fields) = message.properties {
+        event = event.message_properties(read_properties(fields));
+    }
     for (key, value) in message.application_properties.into_iter().flatten() {
         if let Some(name) = key.as_str() {
             event = event.property(name, value);
         }
     }
     Ok(event)
+}
+
+/// The fields up to the last one that is there, in the order of the standard.
+fn property_fields(properties: &MessageProperties) -> Vec<Value> {
+    let text = |text: &Option<Arc<str>>| text.clone().map_or(Value::Null, Value::String);
+    let symbol = |text: &Option<Arc<str>>| text.clone().map_or(Value::Null, Value::Symbol);
+    let mut fields = vec![
+        properties.message_id.clone().unwrap_or(Value::Null),
+        properties.user_id.clone().map_or(Value::Null, Value::Binary),
+        text(&properties.to),
+        text(&properties.subject),
+        text(&properties.reply_to),
+        properties.correlation_id.clone().unwrap_or(Value::Null),
+        symbol(&properties.content_type),
+        symbol(&properties.content_encoding),
+        properties.absolute_expiry_time.map_or(Value::Null, Value::Timestamp),
+        properties.creation_time.map_or(Value::Null, Value::Timestamp),
+        text(&properties.group_id),
+        properties.group_sequence.map_or(Value::Null, Value::Uint),
+        text(&properties.reply_to_group_id),
+    ];
+    let used = fields.iter().rposition(|field| *field != Value::Null).map_or(0, |last| last + 1);
+    fields.truncate(used);
+    fields
+}
+
+fn read_properties(fields: Vec<Value>) -> MessageProperties {
+    let mut properties = MessageProperties::default();
+    for (at, field) in fields.into_iter().enumerate() {
+        let place = match at {
+            2 => &mut properties.to,
+            3 => &mut properties.subject,
+            4 => &mut properties.reply_to,
+            6 => &mut properties.content_type,
+            7 => &mut properties.content_encoding,
+            10 => &mut properties.group_id,
+            12 => &mut properties.reply_to_group_id,
+            _ => {
+                match (at, field) {
+                    (_, Value::Null) => {}
+                    (0, id) => properties.message_id = Some(id),
+                    (5, id) => properties.correlation_id = Some(id),
+                    (1, Value::Binary(user)) => properties.user_id = Some(user),
+                    (8, Value::Timestamp(time)) => properties.absolute_expiry_time = Some(time),
+                    (9, Value::Timestamp(time)) => properties.creation_time = Some(time),
+                    (11, Value::Uint(sequence)) => properties.group_sequence = Some(sequence),
+                    _ => {}
+                }
+                continue;
+            }
+        };
+        if let Value::String(text) | Value::Symbol(text) = field {
+            *place = Some(text);
+        }
+    }
+    properties
 }
 
 #[cfg(test)]
@@ -99,6 +164,44 @@ mod tests {
         };
         let event = placed(written());
         assert_eq!(placed(decode(&encoded(&event)).expect("decodes")), event);
+    }
+
+    #[test]
+    fn every_standard_property_comes_back() {
+        let mut properties = MessageProperties::default();
+        properties.message_id = Some(Value::Uuid(7));
+        properties.user_id = Some(Bytes::from_static(b"me"));
+        properties.to = Some("there".into());
+        properties.subject = Some("doors".into());
+        properties.reply_to = Some("here".into());
+        properties.correlation_id = Some(Value::Ulong(9));
+        properties.content_type = Some("application/json".into());
+        properties.content_encoding = Some("gzip".into());
+        properties.absolute_expiry_time = Some(Timestamp(11));
+        properties.creation_time = Some(Timestamp(10));
+        properties.group_id = Some("group".into());
+        properties.group_sequence = Some(12);
+        properties.reply_to_group_id = Some("others".into());
+        let event = placed(Event::builder("x").message_properties(properties.clone()).property("n", 1_i32));
+        let read = placed(decode(&encoded(&event)).expect("decodes"));
+        assert_eq!(read.message_properties(), Some(&properties));
+        assert_eq!(read, event);
+        let few =
+            placed(Event::builder("x").message_id("a").correlation_id(5_u64).content_type("text/plain"));
+        assert_eq!(placed(decode(&encoded(&few)).expect("decodes")), few);
+    }
+
+    #[test]
+    fn a_standard_property_of_another_type_is_left_out_and_the_rest_stays() {
+        let mut message = Message::new(Body::Data(Bytes::from_static(b"x")));
+        message.properties =
+            Some(vec![Value::from("id"), Value::from(1_i32), Value::from(2_i32), Value::from("subject")]);
+        let mut bytes = Vec::new();
+        message::encode(&message, &mut bytes).expect("encodes");
+        let read = placed(decode(&bytes.into()).expect("decodes"));
+        let properties = read.message_properties().expect("some");
+        assert_eq!((&properties.message_id, &properties.to), (&Some(Value::from("id")), &None));
+        assert_eq!(properties.subject.as_deref(), Some("subject"));
     }
 
     #[test]

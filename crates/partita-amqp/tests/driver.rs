@@ -21,10 +21,21 @@ fn client<S: AsyncRead + AsyncWrite + Unpin>(stream: S, options: Options) -> Dri
     Driver::new(stream, Connection::connect(options, sasl::Client::Anonymous, now()))
 }
 
+/// The next event. Its future is dropped and made again whenever it has to wait: nothing is lost by that.
+async fn next<S: AsyncRead + AsyncWrite + Unpin>(driver: &mut Driver<S>) -> io::Result<Option<Event>> {
+    loop {
+        tokio::select! {
+            biased;
+            event = driver.event() => return event,
+            () = tokio::task::yield_now() => {}
+        }
+    }
+}
+
 /// Takes messages on every link, and keeps their payloads. Ends with the connection.
 async fn sink<S: AsyncRead + AsyncWrite + Unpin>(mut server: Driver<S>) -> io::Result<Vec<Bytes>> {
     let mut payloads = Vec::new();
-    while let Some(event) = server.event().await? {
+    while let Some(event) = next(&mut server).await? {
         let connection = server.connection();
         match event {
             Event::Attaching { link, attach } => {
@@ -87,13 +98,20 @@ fn payloads() -> Vec<Bytes> {
 
 #[tokio::test]
 async fn all_messages_arrive_in_order_through_a_narrow_pipe() {
-    let (one, other) = tokio::io::duplex(1000);
+    let mut tight = Options { frame_bytes_max: 512, ..Options::new("server") };
+    tight.limits.events_max = 3;
+    tight.limits.events_bytes_max = 700;
+    tight.limits.outbox_bytes_max = 100;
+    tight.limits.session_window = 2;
     let payloads = payloads();
-    let server = server(one, Options::new("server"));
-    let client = client(other, Options::new("client"));
-    let (received, sent) = tokio::join!(sink(server), send_all(client, &payloads));
-    sent.unwrap();
-    assert!(received.unwrap() == payloads);
+    for (options, width) in [(Options::new("server"), 1_000), (tight, 100_000)] {
+        let (one, other) = tokio::io::duplex(width);
+        let server = server(one, options);
+        let client = client(other, Options::new("client"));
+        let (received, sent) = tokio::join!(sink(server), send_all(client, &payloads));
+        sent.unwrap();
+        assert!(received.unwrap() == payloads);
+    }
 }
 
 #[tokio::test]

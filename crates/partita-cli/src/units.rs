@@ -8,9 +8,9 @@ const TIME_UNITS: [(&str, u64); 5] =
 const SIZE_UNITS: [(&str, u64); 5] =
     [("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1)];
 
-/// Reads `7d`, `1.5h`, `2m`, `20s` or `500ms`.
+/// Reads `20s`, `1.5s`, `500ms`, `2m`, `1h` or `7d`.
 pub(crate) fn parse_time(text: &str) -> Result<Duration, String> {
-    let bad = || format!("{text:?} is no time: write 7d, 1.5h, 2m, 20s or 500ms");
+    let bad = || format!("{text:?} is no time: write 20s, 1.5s, 500ms, 2m, 1h or 7d");
     let (number, unit) = split(text).ok_or_else(bad)?;
     let (_, ms) = TIME_UNITS.iter().find(|(name, _)| *name == unit).ok_or_else(bad)?;
     Duration::try_from_secs_f64(number * *ms as f64 / 1_000.0).map_err(|_| format!("{text:?} is too long"))
@@ -83,7 +83,7 @@ mod tests {
             [20_000, 1_500, 500, 120_000, 3_600_000, 604_800_000, 0]
         );
         for bad in ["", "20", "s", "-1s", "1e3s", "5 s", "2w", "1.2.3s", "infs"] {
-            assert!(parse_time(bad).unwrap_err().contains("write 7d"), "{bad:?}");
+            assert!(parse_time(bad).unwrap_err().contains("write 20s"), "{bad:?}");
         }
         assert!(parse_time("99999999999999999999h").unwrap_err().contains("too long"));
     }

@@ -4,9 +4,9 @@
 //! any number of tasks; what they hold is bounded.
 
 use std::collections::HashMap;
+use std::future::poll_fn;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use partita_amqp::event;
 use partita_amqp::types::EncodeError;
@@ -21,9 +21,6 @@ use crate::log::{self, Ack, AckSink, AppendError, BatchBuilder, EncodedBatch, Pl
 
 /// How many bytes of one producer may wait for the disk, unless told otherwise.
 pub const OUTSTANDING_BYTES_MAX: usize = 4 << 20;
-
-/// How long to wait when others fill the hub's queue.
-const QUEUE_FULL_PAUSE: Duration = Duration::from_millis(1);
 
 /// Why events were not sent.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
@@ -151,7 +148,7 @@ impl Producer {
                 // Others fill it: this producer has its own bound.
                 Err(AppendError::QueueFull) => {
                     let guard = Forget { waiting: &self.waiting, token };
-                    tokio::time::sleep(QUEUE_FULL_PAUSE).await;
+                    poll_fn(|cx| self.hub.log().poll_room(cx, batch.disk_bytes())).await;
                     std::mem::forget(guard);
                 }
                 Err(error) => {

@@ -8,9 +8,10 @@ use std::time::{Duration, Instant};
 use partita_core::coordination::Timing;
 use partita_core::handler::Context;
 use partita_core::model::{Event, HubName, InstanceId};
-use partita_core::processor::{Checkpoint, Processor, ProcessorHandle};
+use partita_core::processor::{Checkpoint, Processor, ProcessorError, ProcessorHandle};
 use partita_core::store::MemoryStore;
 use partita_hub::broker::{Broker, Hub, HubOptions, Route};
+use partita_hub::log::{OsDisk, Retention, Settings};
 use partita_hub::producer::Producer;
 use partita_hub::source::HubSource;
 
@@ -123,4 +124,46 @@ async fn every_event_once_over_a_hand_off_and_a_restart() {
         total += numbers.len();
     }
     assert_eq!(total, EVENTS);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn events_that_retention_took_before_they_were_read_are_told_with_their_range() {
+    let dir = tempfile::tempdir().expect("dir");
+    let settings = Settings {
+        segment_bytes_first: 256 << 10,
+        segment_bytes_max: 256 << 10,
+        batch_bytes_max: 64 << 10,
+        group_bytes_max: 128 << 10,
+        ..Settings::new(1)
+    };
+    let (broker, _) = Broker::open_with(Arc::new(OsDisk), dir.path(), settings).expect("opens");
+    let retention = Retention { bytes_max: Some(1 << 20), ..Retention::default() };
+    let options = HubOptions { partitions: 1, retention };
+    let hub = broker.create_hub(&HubName::new("telemetry"), options).expect("made");
+    let (store, ledger) = (MemoryStore::new(), Arc::new(Ledger::default()));
+    let producer = Producer::new(hub.clone());
+    producer.send(Route::Partition(0), Event::builder("handled")).await.expect("durable");
+    let first = start("first", &hub, &store, &ledger).await;
+    ledger.wait_for(1).await;
+    first.shutdown().await.expect("ends");
+    let began = Instant::now();
+    while hub.partition(0).expect("there").first_seq < 10 {
+        assert!(began.elapsed() < Duration::from_secs(30), "retention took nothing");
+        producer.send(Route::Partition(0), Event::builder(vec![7; 50_000])).await.expect("durable");
+    }
+
+    let (told, mut errors) = tokio::sync::mpsc::channel(16);
+    let processor = Processor::builder(HubSource::new(hub.clone()), store)
+        .on_event(|_: Event, _: Context| async { Ok(()) })
+        .on_error(move |error: ProcessorError| {
+            let _ = told.try_send(error.to_string());
+        })
+        .build()
+        .expect("options agree");
+    let second = processor.start().await.expect("starts");
+    let error = tokio::time::timeout(Duration::from_secs(30), errors.recv()).await;
+    let error = error.expect("told").expect("a processor that runs");
+    assert!(error.contains("partition 0") && error.contains("events 1 to "), "{error}");
+    assert!(error.contains("were removed by retention before they were read"), "{error}");
+    second.shutdown().await.expect("ends");
 }

@@ -272,8 +272,16 @@ async fn a_reader_behind_the_start_gets_the_oldest_event() {
     }
     let mut events = Vec::new();
     overtaken.read(1, &mut events).await.expect("goes on");
-    assert!(events[0].sequence_number().0 > 0, "the first one is gone");
+    let first = events[0].sequence_number();
+    assert!(first.0 > 0, "the first one is gone");
+    let gap = overtaken.take_gap().expect("it is told");
+    assert_eq!((&gap.from, gap.next), (&Position::at_sequence(SequenceNumber(0)), first));
+    let words = format!("events 0 to {} were removed by retention before they were read", first.0 - 1);
+    assert!(gap.to_string().starts_with(&words), "{gap}");
+    assert_eq!(overtaken.take_gap(), None, "once");
     for gone in [Position::at_sequence(SequenceNumber(0)), Position::at_offset(Offset::number(0))] {
+        let mut late = source.open(request(0, gone.clone())).await.expect("opens");
+        assert_eq!(late.take_gap().expect("it is told").from, gone);
         let first = read(&source, 0, gone, 1).await.remove(0);
         assert!(first.sequence_number() >= events[0].sequence_number());
     }
@@ -299,4 +307,21 @@ async fn plain_readers_see_all_events_each() {
             Vec::from_iter(0..10)
         );
     }
+}
+
+#[tokio::test]
+async fn a_send_waits_for_room_in_the_queue_and_is_woken_when_there_is_some() {
+    let settings = Settings { queue_bytes_max: 4 << 10, ..Settings::new(1) };
+    let directory = Directory::with(settings);
+    let broker = directory.broker.as_ref().expect("open");
+    let hub = broker.create_hub(&HubName::new("narrow"), HubOptions::default()).expect("made");
+    // Each alone may have more under way than the hub's queue takes.
+    let sends = (0..400).map(|_| {
+        let producer = Producer::new(hub.clone());
+        async move { producer.send(Route::Partition(0), Event::builder(vec![7; 1_000])).await }
+    });
+    let all = futures_util::future::join_all(sends);
+    let sent = tokio::time::timeout(Duration::from_secs(60), all).await.expect("nobody is forgotten");
+    assert!(sent.iter().all(Result::is_ok));
+    assert_eq!(hub.partition(0).expect("there").next_seq, 400);
 }

@@ -38,6 +38,11 @@ fn connector(roots: RootCertStore) -> TlsConnector {
     TlsConnector::from(Arc::new(client))
 }
 
+/// What is lost on the way is waited for in vain, but not for ever.
+async fn in_time<F: Future>(work: F) -> F::Output {
+    tokio::time::timeout(Duration::from_secs(60), work).await.expect("it does not come any more")
+}
+
 /// Both ends of a connection: a client's, and what the transport makes of the other.
 async fn meet<F: Future>(
     transport: Transport,
@@ -46,7 +51,7 @@ async fn meet<F: Future>(
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let tcp = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
     let (accepted, _) = listener.accept().await.unwrap();
-    tokio::join!(client(tcp), transport.accept(accepted))
+    in_time(async { tokio::join!(client(tcp), transport.accept(accepted)) }).await
 }
 
 async fn websocket<S: AsyncRead + AsyncWrite + Unpin>(
@@ -69,7 +74,7 @@ async fn secure(tls: TlsConnector, tcp: TcpStream) -> tokio_rustls::client::TlsS
 
 async fn read<const N: usize>(stream: &mut ClientStream) -> [u8; N] {
     let mut bytes = [0; N];
-    stream.read_exact(&mut bytes).await.unwrap();
+    in_time(stream.read_exact(&mut bytes)).await.unwrap();
     bytes
 }
 
@@ -179,7 +184,7 @@ async fn exercise<S: AsyncRead + AsyncWrite + Unpin>(client: WebSocketStream<S>,
         assert!(matches!(closed, Message::Close(_)), "{closed:?}");
         received
     };
-    let ((), received, served) = tokio::join!(serve_write, client, serve_read);
+    let ((), received, served) = in_time(async { tokio::join!(serve_write, client, serve_read) }).await;
     assert!(received == much && served == much);
 }
 
@@ -211,7 +216,7 @@ async fn many_small_buffers_become_one_message() {
     let parts = [b"one ".as_slice(), b"", b"two ", b"three"].map(io::IoSlice::new);
     assert_eq!(server.write_vectored(&parts).await.unwrap(), 13);
     // Not flushed: reading does it, or a peer that waits for the answer and we for its next frame would wait for ever.
-    let (message, _) = tokio::join!(client.next(), async {
+    let (message, _) = tokio::join!(in_time(client.next()), async {
         let nothing = tokio::time::timeout(Duration::from_millis(50), server.read_u8()).await;
         assert!(nothing.is_err());
     });

@@ -14,10 +14,12 @@ mod serve;
 
 use std::convert::Infallible;
 use std::sync::Arc;
+use std::time::Duration;
 
-use axum::extract::{DefaultBodyLimit, State};
+use axum::extract::{DefaultBodyLimit, Request, State};
 use axum::http::StatusCode;
-use axum::middleware::from_fn_with_state;
+use axum::middleware::{Next, from_fn, from_fn_with_state};
+use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get};
 use axum::{Json, Router};
 use partita_hub::log::Retention;
@@ -31,6 +33,8 @@ use crate::health::Stopping;
 
 /// The largest request.
 const REQUEST_BYTES_MAX: usize = 64 << 10;
+/// How long a request may take, from its headers to its answer; deleting a large hub takes seconds.
+const REQUEST_TIME_MAX: Duration = Duration::from_secs(60);
 
 /// What the API has to know of the server.
 #[derive(Clone, Debug)]
@@ -81,6 +85,7 @@ impl Web {
             .nest("/api/v1", api)
             .fallback(nothing)
             .layer(DefaultBodyLimit::max(REQUEST_BYTES_MAX))
+            .layer(from_fn(in_time))
             .with_state(self.clone())
     }
 
@@ -100,6 +105,17 @@ struct About {
 async fn about(State(web): State<Web>) -> Json<About> {
     let store_id = web.server.broker().store_id().to_string();
     Json(About { version: env!("CARGO_PKG_VERSION"), store_id })
+}
+
+/// Gives up on a client whose request does not arrive.
+async fn in_time(request: Request, next: Next) -> Response {
+    match tokio::time::timeout(REQUEST_TIME_MAX, next.run(request)).await {
+        Ok(response) => response,
+        Err(_) => {
+            let text = "the request did not arrive in time, or takes longer than it should";
+            ApiError::new(StatusCode::REQUEST_TIMEOUT, "timeout", text).into_response()
+        }
+    }
 }
 
 async fn nothing() -> ApiError {

@@ -166,7 +166,9 @@ impl Connection {
         if session.state == super::SessionState::Ending {
             return None;
         }
-        let local_handle = session.free_handle()?;
+        // That of the peer, as its session's number is that of the peer's; see `new_session`.
+        let remote = (state == LinkState::Asked).then_some(attach.handle);
+        let local_handle = session.free_handle(remote)?;
         let delivery_count = match (role, state) {
             (Role::Sender, _) => Some(FIRST_DELIVERY_COUNT),
             (Role::Receiver, LinkState::Asked) => Some(attach.initial_delivery_count.unwrap_or_default()),

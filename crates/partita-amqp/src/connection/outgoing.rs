@@ -150,6 +150,13 @@ impl Connection {
         }
     }
 
+    /// Sends messages of any size on this link, whatever the peer said it takes: for who has nowhere else to go with them.
+    pub fn send_any_size(&mut self, link: LinkId) {
+        if let Some(known) = self.links.get_mut(link) {
+            known.message_bytes_max = 0;
+        }
+    }
+
     /// Keeps no account of what became of messages sent on this link: there are no [`Event::Outcome`]s, and no limit to
     /// how many are unsettled.
     pub fn ignore_outcomes(&mut self, link: LinkId) {

@@ -79,9 +79,10 @@ impl Session {
         self.outgoing_left == 0 || self.remainder.is_some()
     }
 
-    /// A handle of ours that is free.
-    pub(super) fn free_handle(&self) -> Option<u32> {
-        let handle = self.by_local_handle.free();
+    /// A handle of ours that is free; that of the peer, if it is.
+    pub(super) fn free_handle(&self, remote: Option<u32>) -> Option<u32> {
+        let remote = remote.filter(|handle| *handle <= self.remote_handle_max);
+        let handle = self.by_local_handle.free(remote);
         (handle <= self.remote_handle_max).then_some(handle)
     }
 
@@ -187,7 +188,10 @@ impl Connection {
             return None;
         }
         let limits = &self.options.limits;
-        let channel = u16::try_from(self.by_local_channel.free()).ok()?;
+        // A session has the same number in both directions if it can. The lowest would be that of a session which ended just
+        // now, and there are clients that take the first frames of the new one for late ones of the old.
+        let wanted = remote_channel.filter(|channel| *channel <= self.channel_out_max);
+        let channel = u16::try_from(self.by_local_channel.free(wanted.map(u32::from))).ok()?;
         if channel > self.channel_out_max || channel >= limits.sessions_max {
             return None;
         }

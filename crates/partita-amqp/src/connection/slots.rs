@@ -134,8 +134,12 @@ impl<T: Copy> Numbered<T> {
         thing
     }
 
-    /// The lowest number under which nothing stands.
-    pub(super) fn free(&self) -> u32 {
+    /// A number under which nothing stands: the wanted one if it is free, else the lowest.
+    pub(super) fn free(&self, wanted: Option<u32>) -> u32 {
+        if let Some(wanted) = wanted.filter(|wanted| self.0.get(*wanted as usize).is_none_or(Option::is_none))
+        {
+            return wanted;
+        }
         self.0.iter().position(Option::is_none).unwrap_or(self.0.len()) as u32
     }
 
@@ -162,11 +166,11 @@ mod tests {
     #[test]
     fn the_lowest_free_number_is_found() {
         let mut numbered = Numbered::default();
-        assert_eq!(numbered.free(), 0);
+        assert_eq!((numbered.free(None), numbered.free(Some(7))), (0, 7));
         numbered.set(0, 'a');
         numbered.set(2, 'c');
-        assert_eq!(numbered.free(), 1);
+        assert_eq!((numbered.free(None), numbered.free(Some(0)), numbered.free(Some(1))), (1, 1, 1));
         assert_eq!(numbered.remove(2), Some('c'));
-        assert_eq!((numbered.get(0), numbered.get(2), numbered.free()), (Some('a'), None, 1));
+        assert_eq!((numbered.get(0), numbered.get(2), numbered.free(None)), (Some('a'), None, 1));
     }
 }

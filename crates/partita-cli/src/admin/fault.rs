@@ -162,9 +162,24 @@ pub(crate) fn run(args: FaultArgs) -> Result<ExitCode, Failure> {
             None => format!("until 'partita fault remove {id}'"),
             Some(until) => until,
         };
-        out.line(&format!("Fault {id}: {} {}, {end}.", what(&answer), whom(&answer)))?;
+        out.line(&format!("Fault {id}: the hub {}, {end}.", does(&answer)))?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// What the hub does from now on.
+fn does(fault: &Value) -> String {
+    let whom = whom(fault);
+    match fault["kind"].as_str() {
+        Some("detach") => format!("detaches {whom} with {}", text(fault, "condition")),
+        Some("delay") => format!("delays {whom} by {}", delay(fault)),
+        Some("busy") => format!("is busy for {whom}"),
+        _ => format!("cuts the connections of {whom}"),
+    }
+}
+
+fn delay(fault: &Value) -> Time {
+    Time(Duration::from_millis(fault["delay_ms"].as_u64().unwrap_or_default()))
 }
 
 fn list(out: &mut Out, faults: &[Value]) -> Result<(), Failure> {
@@ -183,12 +198,7 @@ fn list(out: &mut Out, faults: &[Value]) -> Result<(), Failure> {
 fn what(fault: &Value) -> String {
     match fault["kind"].as_str() {
         Some("detach") => format!("detach with {}", text(fault, "condition")),
-        Some("delay") => {
-            format!(
-                "delay of {}",
-                Time(Duration::from_millis(fault["delay_ms"].as_u64().unwrap_or_default()))
-            )
-        }
+        Some("delay") => format!("delay of {}", delay(fault)),
         _ => text(fault, "kind"),
     }
 }
@@ -207,7 +217,9 @@ fn whom(fault: &Value) -> String {
 }
 
 fn until(fault: &Value) -> Option<String> {
-    let count = fault["count"].as_u64().map(|count| format!("{count} times"));
+    let count = fault["count"]
+        .as_u64()
+        .map(|count| if count == 1 { "once".to_owned() } else { format!("{count} times") });
     let time = fault["for_ms"].as_u64().map(|ms| format!("for {}", Time(Duration::from_millis(ms))));
     match (count, time) {
         (Some(count), Some(time)) => Some(format!("{count} or {time}")),

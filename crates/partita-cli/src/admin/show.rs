@@ -40,11 +40,11 @@ pub(crate) fn json(out: &mut Out, form: Form, answer: &Value) -> Result<bool, Fa
     Ok(true)
 }
 
-/// A field's text.
+/// A field's text; a dash if there is none.
 pub(crate) fn text(value: &Value, field: &str) -> String {
     match &value[field] {
         Value::String(text) => text.clone(),
-        Value::Null => String::new(),
+        Value::Null => "-".to_owned(),
         other => other.to_string(),
     }
 }

@@ -8,9 +8,10 @@ use partita::{InstanceId, ProcessorError};
 use super::Plan;
 use super::fleet::Left;
 use super::moves::Move;
-use super::script::{Action, Time};
+use super::script::Action;
 use super::world::World;
 use crate::output::{Out, Tone, counted, grouped};
+use crate::units::Time;
 
 /// More owners than fit in a line are summed up.
 const OWNERS_WIDTH_MAX: usize = 52;

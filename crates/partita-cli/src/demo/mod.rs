@@ -22,10 +22,11 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use self::lines::Lines;
-use self::script::{Script, Step, Time, parse_time};
+use self::script::{Script, Step};
 use self::world::Place;
 use crate::Failure;
 use crate::output::{Out, grouped};
+use crate::units::{Time, parse_time};
 
 /// All events of a run are kept until they were counted again.
 const EVENTS_MAX: u64 = 10_000_000;

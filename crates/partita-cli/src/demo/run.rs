@@ -15,11 +15,12 @@ use super::lines::{Lines, Owner, Snapshot};
 use super::moves::{LoggedStore, Move, MoveLog};
 use super::recount::{Recount, recount};
 use super::report::Report;
-use super::script::{Action, Time};
+use super::script::Action;
 use super::sensors::{Producer, Sent};
 use super::world::World;
 use crate::Failure;
 use crate::output::counted;
+use crate::units::Time;
 
 /// How often the run looks for news.
 const LOOK_EVERY: Duration = Duration::from_millis(100);

@@ -4,6 +4,8 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
+use crate::units::{Time, parse_time};
+
 /// Something done to the group.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Action {
@@ -105,41 +107,6 @@ impl Script {
     }
 }
 
-/// Reads `20s`, `1.5s`, `500ms`, `2m` or `1h`.
-pub(crate) fn parse_time(text: &str) -> Result<Duration, String> {
-    let split = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
-    let (number, unit) = text.split_at(split);
-    let seconds_per_unit = match unit {
-        "ms" => 0.001,
-        "s" => 1.0,
-        "m" => 60.0,
-        "h" => 3_600.0,
-        _ => return Err(format!("{text:?} is no time: write 20s, 1.5s, 500ms, 2m or 1h")),
-    };
-    let plain = !number.is_empty() && number.chars().all(|c| c.is_ascii_digit() || c == '.');
-    let number: f64 = number
-        .parse()
-        .ok()
-        .filter(|_| plain)
-        .ok_or_else(|| format!("{text:?} is no time: write 20s, 1.5s, 500ms, 2m or 1h"))?;
-    Duration::try_from_secs_f64(number * seconds_per_unit).map_err(|_| format!("{text:?} is too long"))
-}
-
-/// A time as a user would write it.
-pub(crate) struct Time(pub(crate) Duration);
-
-impl fmt::Display for Time {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ms = self.0.as_millis();
-        match ms {
-            0 => f.write_str("0s"),
-            _ if ms.is_multiple_of(60_000) => write!(f, "{}m", ms / 60_000),
-            _ if ms >= 1_000 => write!(f, "{}s", ms as f64 / 1_000.0),
-            _ => write!(f, "{ms}ms"),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -148,26 +115,6 @@ mod tests {
 
     fn script(steps: &[&str], processors: u32) -> Result<Script, String> {
         Script::new(steps.iter().map(|step| step.parse().unwrap()).collect(), LENGTH, processors)
-    }
-
-    #[test]
-    fn times_are_read_as_people_write_them() {
-        let ms = |text| parse_time(text).unwrap().as_millis();
-        assert_eq!(
-            ["20s", "1.5s", "500ms", "2m", "1h", "0s"].map(ms),
-            [20_000, 1_500, 500, 120_000, 3_600_000, 0]
-        );
-        for bad in ["", "20", "s", "-1s", "1e3s", "5 s", "2d", "1.2.3s", "infs"] {
-            assert!(parse_time(bad).unwrap_err().contains("write 20s"), "{bad:?}");
-        }
-        assert!(parse_time("99999999999999999999h").unwrap_err().contains("too long"));
-    }
-
-    #[test]
-    fn times_are_written_as_they_are_read() {
-        for text in ["20s", "1.5s", "500ms", "2m", "0s"] {
-            assert_eq!(Time(parse_time(text).unwrap()).to_string(), text);
-        }
     }
 
     #[test]

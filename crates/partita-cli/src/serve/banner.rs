@@ -37,7 +37,7 @@ pub(crate) fn warn(plan: &Plan) -> io::Result<()> {
         "{word} everybody who can reach {} can read, write and delete all hubs:",
         plan.listen
     ))?;
-    err.line("the key is the emulator's, which everybody knows. Use --key-file, or --listen localhost.")
+    err.line("the key is the emulator's, which everybody knows. Use --key-file, or no --listen.")
 }
 
 /// Says that the hub is ready.
@@ -62,10 +62,13 @@ pub(crate) fn print(facts: &Facts<'_>, out: &mut Out) -> io::Result<()> {
     if let Some(port) = facts.numbers.tls {
         rows.push((
             "TLS",
-            format!("{}:{port}  AMQP or WebSocket in TLS; the AMQP port takes it, too", facts.plan.listen),
+            format!(
+                "{:<23}the same in TLS, which the AMQP port takes, too",
+                format!("{}:{port}", facts.plan.listen)
+            ),
         ));
     }
-    rows.push(("HTTP", format!("{}  /health and the admin API", facts.http())));
+    rows.push(("HTTP", format!("{:<23}/health and the admin API", facts.http())));
     rows.push(("data", facts.data()));
     rows.push(("synced", facts.durability(&hubs)));
     for (at, hub) in hubs.iter().take(HUBS_SHOWN_MAX).enumerate() {
@@ -90,8 +93,8 @@ pub(crate) fn print(facts: &Facts<'_>, out: &mut Out) -> io::Result<()> {
     if let Some(made) = facts.certificate {
         out.line("")?;
         let new = if made.is_new { "made just now" } else { "as before" };
-        out.line(&format!("TLS with a certificate authority of its own ({new}). Clients trust it so:"))?;
-        for line in how_to_trust(&made.authority).lines() {
+        out.line(&format!("TLS by an authority of the hub's own ({new}). Clients trust it so:"))?;
+        for line in how_to_trust(&made.authority) {
             out.line(&format!("  {line}"))?;
         }
         out.line(&out.paint(Tone::Faint, "Connection string with TLS:"))?;
@@ -103,6 +106,11 @@ pub(crate) fn print(facts: &Facts<'_>, out: &mut Out) -> io::Result<()> {
         out.line(&line)?;
     }
     Ok(())
+}
+
+/// Says that the hub waits for its clients, where somebody may wait for the hub.
+pub(crate) fn stopping(out: &mut Out) -> io::Result<()> {
+    if io::stderr().is_terminal() { out.line("\nStopping. Another Ctrl-C stops it at once.") } else { Ok(()) }
 }
 
 fn hub_line(hub: &Hub) -> String {
@@ -124,7 +132,8 @@ impl Facts<'_> {
     }
 
     fn amqp(&self) -> String {
-        format!("{}:{}  AMQP, or AMQP in a WebSocket", self.plan.listen, self.numbers.amqp)
+        let at = format!("{}:{}", self.plan.listen, self.numbers.amqp);
+        format!("{at:<23}AMQP, or AMQP in a WebSocket")
     }
 
     fn http(&self) -> String {

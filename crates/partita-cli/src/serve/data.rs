@@ -10,6 +10,11 @@ use crate::Failure;
 use crate::output::{Out, counted};
 use crate::units::Size;
 
+/// The data directory that the environment names.
+pub(crate) fn named_dir() -> Option<PathBuf> {
+    std::env::var_os("PARTITA_DATA").filter(|value| !value.is_empty()).map(PathBuf::from)
+}
+
 /// The data directory of a start that names none: one per user, wherever the command is given. Without a home, as in
 /// some containers, one in the current directory.
 pub(crate) fn default_dir() -> PathBuf {

@@ -68,8 +68,9 @@ pub(crate) struct Args {
     #[arg(long, value_name = "SIZE", value_parser = parse_size, help_heading = "Hubs")]
     retention_size: Option<u64>,
 
-    /// Where events are kept [default: a directory of this user, named when the hub starts]
-    #[arg(long, value_name = "DIR", env = "PARTITA_DATA", help_heading = "Storage")]
+    /// Where events are kept [env: PARTITA_DATA] [default: a directory of this user, named when the hub starts]
+    // Not clap's own: a variable that is set everywhere must not contradict --memory.
+    #[arg(long, value_name = "DIR", help_heading = "Storage", conflicts_with = "memory")]
     data: Option<PathBuf>,
 
     /// Keeps events in memory only, at most --retention-size of each hub [default: 256MiB]
@@ -158,7 +159,7 @@ pub(crate) struct Args {
     #[arg(long, short)]
     quiet: bool,
 
-    /// Logs what happens: -v connections and hubs, -vv links, -vvv frames. RUST_LOG says it in more detail
+    /// Logs what happens; -vv and -vvv say more, RUST_LOG says what in detail
     #[arg(long, short, action = clap::ArgAction::Count)]
     verbose: u8,
 }

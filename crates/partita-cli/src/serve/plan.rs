@@ -68,7 +68,7 @@ impl Plan {
                 Fsync::Interval => Durability::Interval(args.fsync_interval),
                 Fsync::Never => Durability::Never,
             };
-            let dir = args.data.unwrap_or_else(data::default_dir);
+            let dir = args.data.or_else(data::named_dir).unwrap_or_else(data::default_dir);
             // A later message or a client in another directory has to find it.
             let dir = std::path::absolute(&dir).unwrap_or(dir);
             Storage::Disk { dir, durability, reset: args.reset, yes: args.yes }

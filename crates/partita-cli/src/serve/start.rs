@@ -72,9 +72,9 @@ pub(crate) async fn serve(plan: Plan) -> Result<ExitCode, Failure> {
         took: began.elapsed(),
     };
     banner::print(&facts, &mut out)?;
-    drop(facts);
 
     signals.next().await;
+    banner::stopping(&mut out)?;
     // Nobody who looks for the hub shall find it from now on.
     drop(file);
     web.stop();

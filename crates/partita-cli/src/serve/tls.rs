@@ -3,7 +3,6 @@
 //! The authority is made once and kept. The hub's own certificate is made at every start and kept nowhere: its names are
 //! those that are served now, and it never runs out.
 
-use std::fmt::Write as _;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -131,29 +130,29 @@ pub(crate) fn names(listen: Option<IpAddr>, host: Option<String>, asked: &[Strin
     names
 }
 
-/// What each SDK needs to trust the authority. `docs/serving.md` says the same in more words.
-pub(crate) fn how_to_trust(authority: &Path) -> String {
+/// What each SDK needs to trust the authority, in lines that fit a terminal but for the path. `docs/serving.md` says the
+/// same in more words.
+pub(crate) fn how_to_trust(authority: &Path) -> Vec<String> {
     let ca = authority.display();
-    let mut text = String::new();
-    for (client, how) in [
-        ("Python", format!("connection_verify=\"{ca}\"")),
-        ("JS", format!("NODE_EXTRA_CA_CERTS={ca}")),
-        ("Go, Rust", format!("SSL_CERT_FILE={ca}")),
-        (
-            "Java",
-            format!(
-                "keytool -importcert -noprompt -alias partita -file {ca} -keystore trust.p12 -storepass partita"
-            ),
-        ),
-        (
-            "",
-            "java -Djavax.net.ssl.trustStore=trust.p12 -Djavax.net.ssl.trustStorePassword=partita".to_owned(),
-        ),
-        (".NET", format!("SSL_CERT_FILE={ca} (Linux), or add it to the system's store")),
-    ] {
-        let _ = writeln!(text, "{client:<9} {how}");
-    }
-    text
+    let rows = [
+        ("", format!("export CA={ca}").as_str()),
+        ("Python", "connection_verify=os.environ[\"CA\"] when a client is made"),
+        ("JS", "NODE_EXTRA_CA_CERTS=$CA"),
+        ("Go, Rust", "SSL_CERT_FILE=$CA"),
+        (".NET", "SSL_CERT_FILE=$CA on Linux, else add it to the system's store"),
+        ("Java", "keytool -importcert -noprompt -alias partita -file $CA \\"),
+        ("", "  -keystore trust.p12 -storepass partita"),
+        ("", "java -Djavax.net.ssl.trustStore=trust.p12 \\"),
+        ("", "  -Djavax.net.ssl.trustStorePassword=partita ..."),
+    ]
+    .map(|(client, how)| {
+        if client.is_empty() && how.starts_with("export") {
+            how.to_owned()
+        } else {
+            format!("{client:<9} {how}")
+        }
+    });
+    rows.into()
 }
 
 #[cfg(test)]

@@ -88,9 +88,9 @@ fn faults_are_added_listed_and_removed() {
         "--count",
         "2",
     ]);
-    assert_eq!(said, "Fault 1: detach with amqp:link:detach-forced receivers of eh1/1, 2 times.\n");
+    assert_eq!(said, "Fault 1: the hub detaches receivers of eh1/1 with amqp:link:detach-forced, 2 times.\n");
     let said = hub.says(&["fault", "delay", "250ms"]);
-    assert_eq!(said, "Fault 2: delay of 250ms all links, until 'partita fault remove 2'.\n");
+    assert_eq!(said, "Fault 2: the hub delays all links by 250ms, until 'partita fault remove 2'.\n");
     hub.says(&["fault", "busy", "--hub", "eh1", "--for", "1h"]);
     hub.says(&["fault", "drop", "--role", "sender", "--count", "1", "--for", "1h"]);
     let list = hub.says(&["fault", "list"]);
@@ -103,7 +103,7 @@ fn faults_are_added_listed_and_removed() {
             "1 detach with amqp:link:detach-forced receivers of eh1/1 2 times 0",
             "2 delay of 250ms all links until removed 0",
             "3 busy all links of eh1 for 1h 0",
-            "4 drop senders 1 times or for 1h 0",
+            "4 drop senders once or for 1h 0",
         ]
     );
     assert_eq!(json(&hub, &["fault", "list"])["faults"][1]["delay_ms"], 250);

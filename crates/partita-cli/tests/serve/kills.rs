@@ -138,6 +138,7 @@ fn check(found: &[Vec<(i64, String)>], ledger: &Ledger) {
 }
 
 #[tokio::test]
+#[allow(clippy::print_stdout)] // The counts are part of the result.
 async fn what_was_accepted_survives_kills_under_load_once_and_without_holes() {
     let long = std::env::var_os("PARTITA_LONG").is_some_and(|long| long == "1");
     let rounds = if long { 50 } else { 6 };

@@ -81,6 +81,8 @@ fn data_directories_that_cannot_be_used() {
     let whole = std::fs::read(&store).unwrap();
     let mut newer = whole.clone();
     newer[8..10].copy_from_slice(&99u16.to_le_bytes());
+    let crc = crc32fast::hash(&newer[..28]);
+    newer[28..].copy_from_slice(&crc.to_le_bytes());
     std::fs::write(&store, &newer).unwrap();
     check(said(dir.path(), &in_use), 4, &["has data format 99", "use a newer program"]);
     let mut damaged = whole;

@@ -1,5 +1,6 @@
 //! Starting, stopping, and what is there afterwards.
 
+use std::io::Write;
 use std::net::TcpStream;
 
 use partita_core::model::HubName;
@@ -8,7 +9,7 @@ use partita_hub::log::EncodedBatch;
 use rustix::process::Signal;
 use serde_json::json;
 
-use crate::support::{Hub, serve};
+use crate::support::{Hub, serve, wait_for};
 
 #[test]
 fn a_start_without_options_serves_a_hub_and_says_where() {
@@ -121,6 +122,33 @@ fn sigint_stops_in_good_order_too() {
     hub.signal(Signal::INT);
     assert!(hub.wait().success());
     assert_eq!(hub.said(), "", "quiet is quiet");
+}
+
+/// A client's first words: SASL without a name, then an open without anything.
+const OPEN: &[u8] = b"AMQP\x03\x01\x00\x00\
+    \x00\x00\x00\x19\x02\x01\x00\x00\x00\x53\x41\xc0\x0c\x01\xa3\x09ANONYMOUS\
+    AMQP\x00\x01\x00\x00\
+    \x00\x00\x00\x11\x02\x00\x00\x00\x00\x53\x10\xc0\x04\x01\xa1\x01x";
+
+#[test]
+fn a_second_signal_does_not_wait_for_clients() {
+    let mut hub = Hub::start(&["--memory"]);
+    let mut client = TcpStream::connect(("127.0.0.1", hub.port("amqp_port"))).unwrap();
+    client.write_all(OPEN).unwrap();
+    wait_for("the client's name", || {
+        let connections = hub.get_json("/api/v1/connections");
+        (connections["connections"][0]["container_id"] == "x").then_some(())
+    });
+    // The client does not answer the hub's goodbye, so the hub waits for it, but takes no new ones.
+    hub.signal(Signal::TERM);
+    wait_for("the health check to fail", || {
+        let asked =
+            ureq::get(format!("{}/health", hub.http())).config().http_status_as_error(false).build().call();
+        asked.ok().filter(|answer| answer.status() == 503)
+    });
+    assert!(!hub.path("ready.json").exists(), "nobody shall find it any more");
+    hub.signal(Signal::TERM);
+    assert_eq!(hub.wait().code(), Some(130));
 }
 
 #[test]

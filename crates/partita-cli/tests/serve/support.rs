@@ -9,10 +9,10 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 /// Long enough for a machine that does a lot else.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The binary, without what the surroundings say.
-pub fn partita(args: &[&str]) -> Command {
+pub(crate) fn partita(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_partita"));
     command.args(args);
     for name in ["RUST_LOG", "NO_COLOR", "PARTITA_DATA", "PARTITA_HTTP", "PARTITA_KEY_FILE", "PARTITA_LISTEN"]
@@ -23,7 +23,7 @@ pub fn partita(args: &[&str]) -> Command {
 }
 
 /// Waits for a condition.
-pub fn wait_for<T>(what: &str, mut condition: impl FnMut() -> Option<T>) -> T {
+pub(crate) fn wait_for<T>(what: &str, mut condition: impl FnMut() -> Option<T>) -> T {
     let until = Instant::now() + PATIENCE;
     loop {
         if let Some(found) = condition() {
@@ -35,20 +35,20 @@ pub fn wait_for<T>(what: &str, mut condition: impl FnMut() -> Option<T>) -> T {
 }
 
 /// A hub that runs.
-pub struct Hub {
+pub(crate) struct Hub {
     child: Child,
     dir: TempDir,
-    pub ready: Value,
+    pub(crate) ready: Value,
 }
 
 impl Hub {
     /// One on free ports, with data in a directory of its own.
-    pub fn start(args: &[&str]) -> Self {
+    pub(crate) fn start(args: &[&str]) -> Self {
         Self::start_in(tempfile::tempdir().unwrap(), args)
     }
 
     /// The same, in a directory that may have been used before.
-    pub fn start_in(dir: TempDir, args: &[&str]) -> Self {
+    pub(crate) fn start_in(dir: TempDir, args: &[&str]) -> Self {
         let data = dir.path().join("data");
         let mut command = serve(dir.path(), args);
         if !args.contains(&"--memory") {
@@ -58,7 +58,7 @@ impl Hub {
     }
 
     /// A command that was made by hand.
-    pub fn run(mut command: Command, dir: TempDir) -> Self {
+    pub(crate) fn run(mut command: Command, dir: TempDir) -> Self {
         let mut child =
             command.stdin(Stdio::null()).stderr(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let file = dir.path().join("ready.json");
@@ -74,50 +74,50 @@ impl Hub {
         Self { child, dir, ready }
     }
 
-    pub fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
     }
 
-    pub fn port(&self, name: &str) -> u16 {
+    pub(crate) fn port(&self, name: &str) -> u16 {
         self.ready[name].as_u64().unwrap_or_else(|| panic!("{name} in {}", self.ready)) as u16
     }
 
-    pub fn http(&self) -> String {
+    pub(crate) fn http(&self) -> String {
         format!("http://127.0.0.1:{}", self.port("http_port"))
     }
 
-    pub fn get(&self, path: &str) -> (u16, String) {
+    pub(crate) fn get(&self, path: &str) -> (u16, String) {
         let mut response = ureq::get(format!("{}{path}", self.http())).call().unwrap();
         (response.status().as_u16(), response.body_mut().read_to_string().unwrap())
     }
 
-    pub fn get_json(&self, path: &str) -> Value {
+    pub(crate) fn get_json(&self, path: &str) -> Value {
         serde_json::from_str(&self.get(path).1).unwrap()
     }
 
     /// A command for this hub, and what came of it.
-    pub fn command(&self, args: &[&str]) -> Output {
+    pub(crate) fn command(&self, args: &[&str]) -> Output {
         partita(args).arg("--http").arg(self.http()).output().unwrap()
     }
 
     /// What a command printed; it must succeed.
-    pub fn says(&self, args: &[&str]) -> String {
+    pub(crate) fn says(&self, args: &[&str]) -> String {
         let output = self.command(args);
         assert!(output.status.success(), "{args:?}: {}", text(&output.stderr));
         text(&output.stdout)
     }
 
-    pub fn signal(&self, signal: rustix::process::Signal) {
+    pub(crate) fn signal(&self, signal: rustix::process::Signal) {
         let pid = rustix::process::Pid::from_raw(self.child.id().cast_signed()).unwrap();
         rustix::process::kill_process(pid, signal).unwrap();
     }
 
-    pub fn wait(&mut self) -> ExitStatus {
+    pub(crate) fn wait(&mut self) -> ExitStatus {
         wait_for("the end of the hub", || self.child.try_wait().unwrap())
     }
 
     /// Stops it in good order; gives back its directory and what it said.
-    pub fn stop(mut self) -> (TempDir, String) {
+    pub(crate) fn stop(mut self) -> (TempDir, String) {
         self.signal(rustix::process::Signal::TERM);
         let status = self.wait();
         let said = self.said();
@@ -126,13 +126,13 @@ impl Hub {
     }
 
     /// The directory of a hub that has ended, for the next one.
-    pub fn leave(mut self) -> TempDir {
+    pub(crate) fn leave(mut self) -> TempDir {
         let _ = std::fs::remove_file(self.path("ready.json"));
         std::mem::replace(&mut self.dir, tempfile::tempdir().unwrap())
     }
 
     /// What it said on stderr, once it has ended.
-    pub fn said(&mut self) -> String {
+    pub(crate) fn said(&mut self) -> String {
         let mut said = String::new();
         self.child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
         said
@@ -147,7 +147,7 @@ impl Drop for Hub {
 }
 
 /// `partita serve` on free ports, with a ready file in the directory.
-pub fn serve(dir: &Path, args: &[&str]) -> Command {
+pub(crate) fn serve(dir: &Path, args: &[&str]) -> Command {
     let mut command = partita(&["serve", "--port", "0", "--http-port", "0", "--tls-port", "0"]);
     command
         .arg("--ready-file")
@@ -159,13 +159,13 @@ pub fn serve(dir: &Path, args: &[&str]) -> Command {
 }
 
 /// What a start that cannot go on says, and its exit code. It says one line, and it does not leave a ready file.
-pub fn refused(command: &mut Command) -> (i32, String) {
+pub(crate) fn refused(command: &mut Command) -> (i32, String) {
     let output = command.stdin(Stdio::null()).output().unwrap();
     let said = text(&output.stderr);
     assert!(output.stdout.is_empty());
     (output.status.code().unwrap_or_else(|| panic!("ended by a signal: {said}")), said)
 }
 
-pub fn text(bytes: &[u8]) -> String {
+pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).expect("UTF-8")
 }

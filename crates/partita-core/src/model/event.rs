@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::{Offset, Position, SequenceNumber, StreamPosition, Timestamp, Value};
+use super::{MessageProperties, Offset, Position, SequenceNumber, StreamPosition, Timestamp, Value};
 
 /// The content of an event. Producers almost always write one data section; the others come from AMQP clients that
 /// choose to.
@@ -74,6 +74,8 @@ pub struct SystemProperties {
 struct Extras {
     properties: Properties,
     annotations: Properties,
+    /// Few events have them, and they are large.
+    message: Option<Box<MessageProperties>>,
 }
 
 /// An event as a handler gets it. Cloning one copies no content.
@@ -152,6 +154,11 @@ impl Event {
         self.extras.as_ref().map_or(&NONE, |extras| &extras.annotations)
     }
 
+    /// The standard properties of the message: ids, content type, subject and the like, where the producer set them.
+    pub fn message_properties(&self) -> Option<&MessageProperties> {
+        self.extras.as_ref()?.message.as_deref()
+    }
+
     /// Both names of the event's place.
     pub fn position(&self) -> StreamPosition {
         StreamPosition { sequence: self.system.sequence_number, offset: self.system.offset.clone() }
@@ -180,11 +187,9 @@ impl Event {
             Body::Sequence(sections) => sections.iter().flatten().map(value_size).sum(),
         };
         let extras = self.extras.as_ref().map_or(0, |extras| {
-            [&extras.properties, &extras.annotations]
-                .into_iter()
-                .flat_map(Properties::iter)
-                .map(|(key, value)| key.len() + value_size(value))
-                .sum()
+            let pairs = [&extras.properties, &extras.annotations].into_iter().flat_map(Properties::iter);
+            let pairs: usize = pairs.map(|(key, value)| key.len() + value_size(value)).sum();
+            pairs + extras.message.as_ref().map_or(0, |message| message.size())
         });
         size_of::<Self>() + body + extras
     }
@@ -192,7 +197,7 @@ impl Event {
 
 static NONE: Properties = Properties(Vec::new());
 
-fn value_size(value: &Value) -> usize {
+pub(super) fn value_size(value: &Value) -> usize {
     let inner = match value {
         Value::Binary(bytes) => bytes.len(),
         Value::String(text) | Value::Symbol(text) => text.len(),
@@ -231,9 +236,44 @@ impl EventBuilder {
         self
     }
 
+    /// The standard properties of the message.
+    pub fn message_properties(mut self, properties: MessageProperties) -> Self {
+        self.extras.message = (properties != MessageProperties::default()).then(|| Box::new(properties));
+        self
+    }
+
+    /// Identifies the message: a string, ulong, uuid or binary.
+    pub fn message_id(mut self, id: impl Into<Value>) -> Self {
+        self.message().message_id = Some(id.into());
+        self
+    }
+
+    /// The message that this one belongs to: a string, ulong, uuid or binary.
+    pub fn correlation_id(mut self, id: impl Into<Value>) -> Self {
+        self.message().correlation_id = Some(id.into());
+        self
+    }
+
+    /// The MIME type of the body.
+    pub fn content_type(mut self, content_type: impl AsRef<str>) -> Self {
+        self.message().content_type = Some(Arc::from(content_type.as_ref()));
+        self
+    }
+
+    /// What the event is about.
+    pub fn subject(mut self, subject: impl AsRef<str>) -> Self {
+        self.message().subject = Some(Arc::from(subject.as_ref()));
+        self
+    }
+
+    fn message(&mut self) -> &mut MessageProperties {
+        self.extras.message.get_or_insert_default()
+    }
+
     /// The event at its place in a partition.
     pub fn at(self, sequence: SequenceNumber, offset: Offset, enqueued_time: Timestamp) -> Event {
-        let bare = self.extras.properties.is_empty() && self.extras.annotations.is_empty();
+        let Extras { properties, annotations, message } = &self.extras;
+        let bare = properties.is_empty() && annotations.is_empty() && message.is_none();
         Event {
             body: self.body,
             system: SystemProperties {

@@ -2,6 +2,7 @@
 
 mod event;
 mod ids;
+mod message;
 mod position;
 mod time;
 mod value;
@@ -10,6 +11,7 @@ pub use event::{Body, Event, EventBuilder, Properties, SystemProperties};
 pub use ids::{
     ConsumerGroup, Epoch, HubName, Incarnation, InstanceId, Namespace, PartitionId, Scope, StreamId,
 };
+pub use message::MessageProperties;
 pub use position::{LastEnqueued, Offset, Position, PositionError, SequenceNumber, StreamPosition};
 pub use time::{Tick, Timestamp};
 pub use value::Value;

@@ -7,7 +7,7 @@ use std::panic::AssertUnwindSafe;
 use futures_util::FutureExt;
 
 use crate::model::{Event, LastEnqueued};
-use crate::source::{PartitionReader, SourceError, SourceErrorKind};
+use crate::source::{Gap, PartitionReader, SourceError, SourceErrorKind};
 
 pub(super) struct Intake {
     reader: Option<Box<dyn PartitionReader>>,
@@ -60,6 +60,11 @@ impl Intake {
         self.queue.clear();
         self.queue_bytes = 0;
         self.arrived.clear();
+    }
+
+    /// Events that the reader had to pass over since this was last asked.
+    pub(super) fn take_gap(&mut self) -> Option<Gap> {
+        self.reader.as_mut()?.take_gap()
     }
 
     pub(super) fn last_enqueued(&self) -> Option<LastEnqueued> {

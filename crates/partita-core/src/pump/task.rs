@@ -185,6 +185,7 @@ impl<F: Factory> Pump<F> {
                 }
                 continue;
             }
+            self.tell_gap(handler).await;
             if !self.intake.is_empty() {
                 self.failed_reads = 0;
                 self.note_end(now);
@@ -343,6 +344,14 @@ impl<F: Factory> Pump<F> {
         }
         self.pause_after(self.failed_reads).await;
         std::ops::ControlFlow::Continue(())
+    }
+
+    /// Says which events are gone; the reader goes on after them.
+    async fn tell_gap(&mut self, handler: &mut F::Handler) {
+        let Some(gap) = self.intake.take_gap() else { return };
+        let error: BoxError = SourceError::new(SourceErrorKind::PositionGone, gap).into();
+        let _ = call(&self.shared, handler.error(Operation::Read, &error, &self.cx)).await;
+        self.report(Operation::Read, error);
     }
 
     async fn seek(&mut self, position: Position) {

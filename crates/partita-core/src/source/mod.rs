@@ -5,6 +5,7 @@
 mod error;
 mod memory;
 
+use std::fmt;
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
@@ -13,7 +14,8 @@ pub use error::{SourceError, SourceErrorKind};
 pub use memory::{MemoryHub, MemorySource};
 
 use crate::model::{
-    ConsumerGroup, Epoch, Event, HubName, LastEnqueued, Namespace, PartitionId, Position, StreamId,
+    ConsumerGroup, Epoch, Event, HubName, LastEnqueued, Namespace, PartitionId, Position, SequenceNumber,
+    StreamId,
 };
 
 /// What a hub says about itself.
@@ -49,6 +51,31 @@ pub struct ReadRequest {
     pub prefetch_bytes: usize,
 }
 
+/// Events that are gone: retention removed them before they were read.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Gap {
+    /// What was to be read next.
+    pub from: Position,
+    /// The oldest event there is, with which reading goes on.
+    pub next: SequenceNumber,
+}
+
+impl fmt::Display for Gap {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.from {
+            Position::Sequence { sequence, inclusive } => {
+                let first = sequence.0.saturating_add(i64::from(!inclusive));
+                let last = self.next.0.saturating_sub(1);
+                write!(f, "events {first} to {last} were removed by retention before they were read")?;
+            }
+            other => write!(f, "events from {other} on were removed by retention before they were read")?,
+        }
+        write!(f, "; reading goes on at event {}", self.next)
+    }
+}
+
+impl std::error::Error for Gap {}
+
 /// A partitioned stream of events.
 pub trait EventSource: Send + Sync + 'static {
     /// What the hub is and which partitions it has now.
@@ -68,6 +95,12 @@ pub trait PartitionReader: Send {
         events_max: usize,
         out: &'a mut Vec<Event>,
     ) -> BoxFuture<'a, Result<(), SourceError>>;
+
+    /// Events that were passed over since this was last asked, because the hub no longer has them; costs no call. A hub
+    /// that goes on at its oldest event without a word has nothing to tell.
+    fn take_gap(&mut self) -> Option<Gap> {
+        None
+    }
 
     /// The end of the partition as the reader last heard of it, where the hub tells; costs no call.
     fn last_enqueued(&self) -> Option<LastEnqueued> {

@@ -4,7 +4,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use partita_core::model::{ConsumerGroup, Epoch, HubName, Position};
+use partita_core::model::{ConsumerGroup, Epoch, HubName, Position, SequenceNumber};
+use partita_core::source::Gap;
 use thiserror::Error;
 
 use super::admission::Refused;
@@ -144,6 +145,7 @@ pub struct HubReader {
     id: u64,
     seat: Arc<Seat>,
     reader: LogReader,
+    gap: Option<Gap>,
 }
 
 impl HubReader {
@@ -154,7 +156,20 @@ impl HubReader {
         seat: Arc<Seat>,
         reader: LogReader,
     ) -> Self {
-        Self { hub, key, id, seat, reader }
+        Self { hub, key, id, seat, reader, gap: None }
+    }
+
+    /// Goes on at the oldest event there is: what was to be read from `from` on up to there is gone.
+    pub(crate) fn pass_over(&mut self, from: Position, next: u64) {
+        self.reader.seek(next);
+        // Of several, the first tells where the reader was.
+        let from = self.gap.take().map_or(from, |gap| gap.from);
+        self.gap = Some(Gap { from, next: SequenceNumber(next.cast_signed()) });
+    }
+
+    /// Events that the reader passed over, because they were gone, since this was last asked.
+    pub fn take_gap(&mut self) -> Option<Gap> {
+        self.gap.take()
     }
 
     /// The hub.

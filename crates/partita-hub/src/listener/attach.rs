@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Instant;
 
-use partita_amqp::connection::LinkId;
+use partita_amqp::connection::{LinkId, SessionId};
 use partita_amqp::performative::{Attach, Role, Source, Target};
 use partita_amqp::types::Symbol;
 use partita_core::model::{ConsumerGroup, Epoch, Position, Timestamp, Value};
 
-use super::core::{Core, Kind, Link, error_of};
+use super::core::{Core, Kind, Link, Pass, error_of};
 use super::intake::Intake;
 use super::mailbox::Bell;
 use super::node::{Node, REQUEST_CREDIT, Replies, Requests};
@@ -18,7 +18,8 @@ use crate::broker::{self, Hub, HubReader};
 use crate::fault::{Moment, Spot, Strike};
 use crate::service::address::{Address, partition_number};
 use crate::service::auth::Right;
-use crate::service::condition::{ARGUMENT_ERROR, NOT_ALLOWED, NOT_IMPLEMENTED, Refusal, UNAUTHORIZED};
+use crate::service::condition::{ARGUMENT_ERROR, NOT_ALLOWED, NOT_IMPLEMENTED, Refusal};
+use crate::service::ingest::{PRODUCER_EPOCH, PRODUCER_ID, PRODUCER_SEQUENCE};
 use crate::service::selector;
 use crate::source::attach_at_oldest;
 
@@ -27,6 +28,7 @@ const EPOCH: &str = "com.microsoft:epoch";
 const RECEIVER_NAME: [&str; 2] = ["com.microsoft:receiver-name", "com.microsoft.com:receiver-name"];
 const RUNTIME_METRIC: &str = "com.microsoft:enable-receiver-runtime-metric";
 const GEOREPLICATION: &str = "com.microsoft:georeplication";
+const IDEMPOTENT: &str = "com.microsoft:idempotent-producer";
 
 impl Core {
     pub(super) fn on_attach(&mut self, id: LinkId, attach: Attach, now: Instant) {
@@ -38,7 +40,9 @@ impl Core {
 
     /// Clients wait for an attach before a detach, with the termini that they named.
     fn refuse(&mut self, id: LinkId, attach: &Attach, refusal: &Refusal) {
-        self.conn.answer_attach(id, answer_to(attach));
+        let mut answer = answer_to(attach);
+        self.limit(&mut answer);
+        self.conn.answer_attach(id, answer);
         self.conn.detach(id, Some(error_of(refusal)));
     }
 
@@ -49,25 +53,23 @@ impl Core {
         let address = Address::parse(attach.address().unwrap_or_default())?;
         let node = match address {
             Address::Cbs => Some(Node::Cbs),
-            Address::Management if !self.tokens.any(Timestamp::now()) => {
-                let text = "Unauthorized access. A token is required for this resource: '$management'.";
-                return Err(Refusal::new(UNAUTHORIZED, text));
-            }
+            // Each question is asked for its token; Java attaches before it has put one.
             Address::Management => Some(Node::Management),
             _ => None,
         };
+        let pass = Pass { address, partition: None, right: None, until: None };
         match (node, attach.role) {
             (Some(node), Role::Sender) => {
-                self.attached(id, attach, address, None, None, Kind::Requests(Requests { node }))?;
+                self.attached(id, attach, pass, Kind::Requests(Requests { node }))?;
                 self.conn.set_credit(id, REQUEST_CREDIT, false);
             }
             (Some(node), Role::Receiver) => {
                 let name = attach.target.as_ref().and_then(Target::address).map(str::to_owned);
-                self.attached(id, attach, address, None, None, Kind::Replies(Replies::new(node, name)))?;
+                self.attached(id, attach, pass, Kind::Replies(Replies::new(node, name)))?;
                 self.conn.ignore_outcomes(id);
             }
-            (None, Role::Sender) => self.admit_sender(id, attach, address, now)?,
-            (None, Role::Receiver) => self.admit_receiver(id, attach, address, now)?,
+            (None, Role::Sender) => self.admit_sender(id, attach, pass.address, now)?,
+            (None, Role::Receiver) => self.admit_receiver(id, attach, pass.address, now)?,
         }
         Ok(())
     }
@@ -83,10 +85,16 @@ impl Core {
             let text = format!("'{address}' can only be received from.");
             return Err(Refusal::new(NOT_ALLOWED, text));
         }
-        let (hub, partition, until) = self.find(&address, Right::Send)?;
-        self.strike(&hub, partition, true, now)?;
-        let kind = Kind::Intake(Intake { hub, partition });
-        self.attached(id, attach, address, partition, Some((Right::Send, until)), kind)?;
+        let (hub, pass) = self.find(address, Right::Send)?;
+        self.strike(&hub, pass.partition, true, now)?;
+        let producer = begin_producer(attach, &hub, pass.partition)?;
+        let idempotent = producer.is_some();
+        let mut granted = attach.clone();
+        if let Some(properties) = producer {
+            granted.properties = properties;
+        }
+        let kind = Kind::Intake(Intake { hub, partition: pass.partition, idempotent });
+        self.attached(id, &granted, pass, kind)?;
         let credit = self.shared().options.credit;
         self.conn.set_credit(id, credit, false);
         Ok(())
@@ -106,12 +114,11 @@ impl Core {
             return Err(Refusal::new(NOT_ALLOWED, text));
         };
         let group = group.clone();
-        let (hub, partition, until) = self.find(&address, Right::Listen)?;
-        let partition = partition.unwrap_or_default();
+        let (hub, pass) = self.find(address, Right::Listen)?;
+        let partition = pass.partition.unwrap_or_default();
         self.strike(&hub, Some(partition), false, now)?;
         let wanted = self.wanted(attach, group, partition)?;
         let from = wanted.from.clone();
-        let token = Some((Right::Listen, until));
         match from {
             // These places are found by reading.
             Position::Offset { .. } | Position::Time(_) => {
@@ -119,22 +126,20 @@ impl Core {
                 let found = tokio::task::spawn_blocking(move || attach_at_oldest(&looked_in, wanted));
                 let bell = Bell::new(id, &self.mailbox);
                 let finding = Finding { attach: attach.clone(), hub, from, found, bell };
-                let link =
-                    self.link(id, address, Some(partition), token, Kind::Finding(Box::new(finding)))?;
-                self.insert(id, link);
+                let session = self.session_of(id)?;
+                self.insert(id, Link { session, pass, kind: Kind::Finding(Box::new(finding)) });
                 self.wake_reader(id, now);
-                Ok(())
             }
             _ => {
                 let reader = attach_at_oldest(&hub, wanted);
                 let reader =
                     reader.map_err(|error| selector::refusal(&from, error, hub.partition(partition)))?;
                 let outlet = self.outlet(id, attach, reader, &from);
-                self.attached(id, attach, address, Some(partition), token, outlet)?;
+                self.attached(id, attach, pass, outlet)?;
                 self.begin_reading(id, now);
-                Ok(())
             }
         }
+        Ok(())
     }
 
     /// A reader's place may have been found.
@@ -154,7 +159,7 @@ impl Core {
                 self.begin_reading(id, now);
             }
             Err(error) => {
-                let info = link.partition.and_then(|partition| hub.partition(partition));
+                let info = link.pass.partition.and_then(|partition| hub.partition(partition));
                 let refusal = selector::refusal(&from, error, info);
                 self.conn.answer_attach(id, answer_to(&attach));
                 self.detach(id, &refusal);
@@ -170,6 +175,8 @@ impl Core {
     fn begin_reading(&mut self, id: LinkId, now: Instant) {
         // What clients say about events moves nothing here.
         self.conn.ignore_outcomes(id);
+        // An event that its reader does not take would be in its way for ever; most take it, whatever they say.
+        self.conn.send_any_size(id);
         self.wake_reader(id, now);
     }
 
@@ -202,18 +209,14 @@ impl Core {
         Ok(broker::Attach { group, partition, from: selector::position(filters)?, epoch, name })
     }
 
-    /// The hub and partition of an address, if the client has a token for them.
-    fn find(
-        &self,
-        address: &Address,
-        right: Right,
-    ) -> Result<(Arc<Hub>, Option<u32>, Option<Timestamp>), Refusal> {
+    /// The hub of an address, if the client has a token for what it wants there.
+    fn find(&self, address: Address, right: Right) -> Result<(Arc<Hub>, Pass), Refusal> {
         let until = self.tokens.allow(&address.to_string(), right, Timestamp::now())?;
         let name = address.hub().unwrap_or_default();
         let hub = self.shared().broker.hub(name).ok_or_else(|| Refusal::not_found(name))?;
         let partition =
             address.partition().map(|text| partition_number(text, hub.partitions())).transpose()?;
-        Ok((hub, partition, until))
+        Ok((hub, Pass { address, partition, right: Some(right), until }))
     }
 
     fn strike(
@@ -234,48 +237,67 @@ impl Core {
         }
     }
 
-    fn link(
-        &self,
-        id: LinkId,
-        address: Address,
-        partition: Option<u32>,
-        token: Option<(Right, Option<Timestamp>)>,
-        kind: Kind,
-    ) -> Result<Link, Refusal> {
+    fn session_of(&self, id: LinkId) -> Result<SessionId, Refusal> {
         let gone = || Refusal::new(NOT_ALLOWED, "The session of the link is gone.");
-        let session = self.conn.session_of(id).ok_or_else(gone)?;
-        let (right, until) = token.unzip();
-        Ok(Link { session, address, partition, right, until: until.flatten(), kind })
+        self.conn.session_of(id).ok_or_else(gone)
     }
 
     /// Answers, and keeps the link.
-    fn attached(
-        &mut self,
-        id: LinkId,
-        attach: &Attach,
-        address: Address,
-        partition: Option<u32>,
-        token: Option<(Right, Option<Timestamp>)>,
-        kind: Kind,
-    ) -> Result<(), Refusal> {
-        let link = self.link(id, address, partition, token, kind)?;
+    fn attached(&mut self, id: LinkId, attach: &Attach, pass: Pass, kind: Kind) -> Result<(), Refusal> {
+        let session = self.session_of(id)?;
         let answer = self.granted(attach);
         self.conn.answer_attach(id, answer);
-        self.insert(id, link);
+        self.insert(id, Link { session, pass, kind });
         Ok(())
+    }
+
+    /// Tells senders the largest message, also those that are refused: Go makes its batch before it looks for an error.
+    fn limit(&self, answer: &mut Attach) {
+        if answer.role == Role::Receiver {
+            answer.max_message_size = Some(self.shared().options.message_bytes_max);
+        }
     }
 
     /// The answer that grants what is known here.
     fn granted(&self, attach: &Attach) -> Attach {
         let mut answer = answer_to(attach);
-        if attach.role == Role::Sender {
-            answer.max_message_size = Some(self.shared().options.message_bytes_max);
-        }
-        let known = |wanted: &&Symbol| [RUNTIME_METRIC, GEOREPLICATION].contains(&&***wanted);
+        self.limit(&mut answer);
+        let known = |wanted: &&Symbol| [RUNTIME_METRIC, GEOREPLICATION, IDEMPOTENT].contains(&&***wanted);
         answer.offered_capabilities = attach.desired_capabilities.iter().filter(known).cloned().collect();
         answer.properties = attach.properties.clone();
         answer
     }
+}
+
+/// What an idempotent producer is told in answer to its attach: who it is, and where it stands. `None`: it is none.
+fn begin_producer(
+    attach: &Attach,
+    hub: &Hub,
+    partition: Option<u32>,
+) -> Result<Option<Vec<(Value, Value)>>, Refusal> {
+    if !attach.desired_capabilities.iter().any(|wanted| **wanted == *IDEMPOTENT) {
+        return Ok(None);
+    }
+    let Some(partition) = partition else {
+        let text = "An idempotent producer sends to a partition: events are numbered in each.";
+        return Err(Refusal::new(ARGUMENT_ERROR, text));
+    };
+    let number = |name: &str| attach.property(name).and_then(Value::as_i64);
+    let bad = |_| Refusal::new(ARGUMENT_ERROR, "The producer's epoch or sequence number is out of range.");
+    let id = number(PRODUCER_ID).unwrap_or_else(|| fastrand::i64(1..));
+    let epoch = number(PRODUCER_EPOCH).map(i16::try_from).transpose().map_err(bad)?;
+    let claimed = number(PRODUCER_SEQUENCE).map(i32::try_from).transpose().map_err(bad)?;
+    let state = hub.begin_producer(partition, id, epoch)?;
+    let last = state.last_sequence.or(claimed).unwrap_or(0);
+    let ours = [
+        (PRODUCER_EPOCH, Value::Short(state.epoch)),
+        (PRODUCER_ID, Value::Long(id)),
+        (PRODUCER_SEQUENCE, Value::Int(last)),
+    ];
+    let mut properties = attach.properties.clone();
+    properties.retain(|(key, _)| !ours.iter().any(|(name, _)| key.as_str() == Some(name)));
+    properties.extend(ours.map(|(name, value)| (Value::Symbol(name.into()), value)));
+    Ok(Some(properties))
 }
 
 /// An answer with the termini that the client named. Neither is missing: some clients take that for a refusal. Of the

@@ -167,11 +167,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Task<S> {
             self.unflushed = true;
             written = true;
         }
-        if self.unflushed {
-            if let Poll::Ready(flushed) = Pin::new(&mut self.stream).poll_flush(cx) {
-                flushed?;
-                self.unflushed = false;
-            }
+        if self.unflushed
+            && let Poll::Ready(flushed) = Pin::new(&mut self.stream).poll_flush(cx)
+        {
+            flushed?;
+            self.unflushed = false;
         }
         Ok(written)
     }

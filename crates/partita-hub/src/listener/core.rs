@@ -68,13 +68,18 @@ impl fmt::Display for End {
 /// A link that is attached, or about to be.
 pub(super) struct Link {
     pub(super) session: SessionId,
+    pub(super) pass: Pass,
+    pub(super) kind: Kind,
+}
+
+/// Where a link goes, and what it is allowed to go there by.
+pub(super) struct Pass {
     pub(super) address: Address,
     /// The partition that it goes to, if it goes to one.
     pub(super) partition: Option<u32>,
     /// What it needs a token for, and until when it has one.
     pub(super) right: Option<Right>,
     pub(super) until: Option<Timestamp>,
-    pub(super) kind: Kind,
 }
 
 pub(super) enum Kind {
@@ -96,8 +101,8 @@ impl Link {
 
     pub(super) fn spot(&self, moment: Moment) -> Spot<'_> {
         Spot {
-            hub: self.address.hub().unwrap_or_default(),
-            partition: self.partition,
+            hub: self.pass.address.hub().unwrap_or_default(),
+            partition: self.pass.partition,
             sends: self.role() == LinkRole::Sender,
             moment,
         }
@@ -265,6 +270,7 @@ impl Core {
                 links.into_iter().for_each(|link| self.wake_reader(link, now));
             }
             Event::Delivery(delivery) => self.on_delivery(&delivery, now),
+            Event::TooLarge { link, id, settled, size } => self.on_too_large(link, id, settled, size, now),
             Event::Detached { link, error, .. } => {
                 if let Some(error) = error {
                     tracing::debug!(connection = self.seat.id, %error, "client detached a link");
@@ -290,18 +296,18 @@ impl Core {
     // ---- links ------------------------------------------------------------------------------------------------
 
     pub(super) fn insert(&mut self, id: LinkId, link: Link) {
-        self.expect_expiry(link.until, Timestamp::now());
+        self.expect_expiry(link.pass.until, Timestamp::now());
         if matches!(link.kind, Kind::Intake(_)) && self.hub_check.is_none() {
             self.hub_check = Some(Instant::now() + HUB_CHECK);
         }
-        let info = LinkInfo { address: link.address.to_string(), role: link.role() };
+        let info = LinkInfo { address: link.pass.address.to_string(), role: link.role() };
         self.seat.update(|seat| seat.links.push(info));
         self.links.insert(id, link);
     }
 
     fn remove(&mut self, id: LinkId) {
         if let Some(link) = self.links.remove(&id) {
-            let info = LinkInfo { address: link.address.to_string(), role: link.role() };
+            let info = LinkInfo { address: link.pass.address.to_string(), role: link.role() };
             self.seat.update(|seat| {
                 if let Some(at) = seat.links.iter().position(|held| *held == info) {
                     seat.links.swap_remove(at);
@@ -313,7 +319,7 @@ impl Core {
     /// Ends a link from here.
     pub(super) fn detach(&mut self, id: LinkId, refusal: &Refusal) {
         if let Some(link) = self.links.get(&id) {
-            let address = &link.address;
+            let address = &link.pass.address;
             tracing::debug!(connection = self.seat.id, %address, %refusal, "link is detached");
         }
         self.conn.detach(id, Some(error_of(refusal)));
@@ -324,10 +330,10 @@ impl Core {
 
     pub(super) fn wake_reader(&mut self, id: LinkId, now: Instant) {
         match self.links.get_mut(&id).map(|link| &mut link.kind) {
+            Some(Kind::Outlet(outlet)) if outlet.queued => {}
             Some(Kind::Outlet(outlet)) => {
-                if !std::mem::replace(&mut outlet.queued, true) {
-                    self.runnable.push_back(id);
-                }
+                outlet.queued = true;
+                self.runnable.push_back(id);
             }
             Some(Kind::Finding(_)) => self.on_found(id, now),
             Some(Kind::Replies(replies)) => replies.send(id, &mut self.conn),
@@ -341,7 +347,7 @@ impl Core {
         while self.conn.outbox().len() < OUTBOX_BYTES_MAX {
             let Some(id) = self.runnable.pop_front() else { break };
             let Some(link) = self.links.get_mut(&id) else { continue };
-            let spot_parts = (link.partition, link.address.hub().unwrap_or_default());
+            let spot_parts = (link.pass.partition, link.pass.address.hub().unwrap_or_default());
             let Kind::Outlet(outlet) = &mut link.kind else { continue };
             let faults = &self.seat.shared.faults;
             let strike = || {
@@ -424,14 +430,14 @@ impl Core {
         let now = Timestamp::now();
         let (mut over, mut next) = (Vec::new(), None::<Timestamp>);
         for (id, link) in &mut self.links {
-            let (Some(right), Some(until)) = (link.right, link.until) else { continue };
+            let (Some(right), Some(until)) = (link.pass.right, link.pass.until) else { continue };
             if until <= now {
-                match self.tokens.allow(&link.address.to_string(), right, now) {
-                    Ok(until) => link.until = until,
+                match self.tokens.allow(&link.pass.address.to_string(), right, now) {
+                    Ok(until) => link.pass.until = until,
                     Err(refusal) => over.push((*id, refusal)),
                 }
             }
-            let until = link.until.filter(|until| *until > now);
+            let until = link.pass.until.filter(|until| *until > now);
             next = next.into_iter().chain(until).min();
         }
         self.expiry = None;
@@ -465,7 +471,7 @@ impl Core {
 
     /// A fault was added: it strikes links that are there.
     pub(super) fn look_at_faults(&mut self, now: Instant) {
-        let hubs = self.links.iter().filter(|(_, link)| link.address.hub().is_some());
+        let hubs = self.links.iter().filter(|(_, link)| link.pass.address.hub().is_some());
         let faults = &self.seat.shared.faults;
         let struck =
             hubs.filter_map(|(id, link)| Some((*id, faults.strike(&link.spot(Moment::Attached), now)?)));
@@ -492,16 +498,14 @@ impl Core {
         self.ending = Some(until);
     }
 
+    /// Closes when nobody waits for an answer any more. The links end with the connection: an error on each of them would
+    /// be the last word to some clients, which a closed connection is not.
     fn go_on_ending(&mut self, now: Instant) {
         let Some(until) = self.ending else { return };
-        let waits = |core: &Self, id: &LinkId| core.appends.values().any(|append| append.link == *id);
-        let idle: Vec<LinkId> = self.links.keys().filter(|id| !waits(self, id)).copied().collect();
-        let forced = Refusal::new(CONNECTION_FORCED, "The hub is shutting down.");
-        for id in idle {
-            self.detach(id, &forced);
-        }
-        if self.links.is_empty() || now >= until {
+        if (self.appends.is_empty() && self.later.is_empty()) || now >= until {
             self.ending = None;
+            self.links.clear();
+            let forced = Refusal::new(CONNECTION_FORCED, "The hub is shutting down.");
             self.conn.close(Some(error_of(&forced)));
         }
     }

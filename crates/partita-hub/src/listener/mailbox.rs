@@ -90,6 +90,11 @@ impl Wake for Bell {
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::AtomicUsize;
+    use std::time::Instant;
+
+    use partita_amqp::connection::{Connection, Options};
+    use partita_amqp::performative::Attach;
+    use partita_amqp::sasl;
 
     use super::*;
     use crate::log::AppendError;
@@ -103,12 +108,19 @@ mod tests {
         }
     }
 
+    fn any_link() -> LinkId {
+        let mut conn = Connection::connect(Options::new("test"), sasl::Client::None, Instant::now());
+        let session = conn.begin().expect("a session");
+        conn.attach(session, Attach::sender("link", "hub")).expect("a link")
+    }
+
     #[test]
     fn one_wake_up_covers_all_that_arrives_before_the_task_looks() {
         let (mailbox, count) = (Arc::new(Mailbox::default()), Arc::new(Count::default()));
         let waker = Waker::from(count.clone());
         let (mut acks, mut ready) = (Vec::new(), Vec::new());
-        let bell = Bell::new(7, &mailbox);
+        let link = any_link();
+        let bell = Bell::new(link, &mailbox);
         let ack = |token| Ack { token, outcome: Err(AppendError::Closed) };
         for round in 1..=2 {
             mailbox.register(&Context::from_waker(&waker));
@@ -119,7 +131,7 @@ mod tests {
             assert_eq!(count.0.load(Ordering::SeqCst), round);
             mailbox.take(&mut acks, &mut ready);
             assert_eq!(acks.drain(..).map(|ack| ack.token).collect::<Vec<_>>(), [1, 2, 3]);
-            assert_eq!(ready.drain(..).map(|bell| bell.link).collect::<Vec<_>>(), [7]);
+            assert_eq!(ready.drain(..).map(|bell| bell.link).collect::<Vec<_>>(), [link]);
         }
         mailbox.take(&mut acks, &mut ready);
         assert!(acks.is_empty() && ready.is_empty());

@@ -3,6 +3,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use super::core::lock;
@@ -36,6 +37,8 @@ struct State {
     bytes: usize,
     /// The committer sleeps and must be woken.
     idle: bool,
+    /// Tasks that wait for room.
+    waiting: Vec<Waker>,
     closed: bool,
 }
 
@@ -73,11 +76,28 @@ impl Queue {
         }
     }
 
+    /// Ready when there may be room; until then the waker is kept.
+    pub(crate) fn poll_room(&self, cx: &mut Context<'_>, bytes: usize, bytes_max: usize) -> Poll<()> {
+        let mut state = lock(&self.state);
+        if state.closed || state.bytes == 0 || state.bytes + bytes <= bytes_max {
+            return Poll::Ready(());
+        }
+        if !state.waiting.iter().any(|waker| waker.will_wake(cx.waker())) {
+            state.waiting.push(cx.waker().clone());
+        }
+        Poll::Pending
+    }
+
     /// Takes no more batches; the committer ends when it has written those that wait.
     pub(crate) fn close(&self) {
-        lock(&self.state).closed = true;
+        let waiting = {
+            let mut state = lock(&self.state);
+            state.closed = true;
+            std::mem::take(&mut state.waiting)
+        };
         self.filled.notify_all();
         self.drained.notify_all();
+        waiting.into_iter().for_each(Waker::wake);
     }
 
     /// Takes what fits into one group.
@@ -95,7 +115,10 @@ impl Queue {
             out.extend(state.pending.pop_front());
         }
         state.bytes -= bytes;
+        let waiting = std::mem::take(&mut state.waiting);
+        drop(state);
         self.drained.notify_all();
+        waiting.into_iter().for_each(Waker::wake);
     }
 
     /// Sleeps until there is a batch, the time is over or the queue is closed. True if closed and empty.

@@ -108,6 +108,15 @@ impl Core {
         }
     }
 
+    /// Lets go of memory if nothing was written for a while.
+    pub(crate) fn shrink_tail(&self) {
+        // Under its lock no commit of a later segment comes into the cache, so the last one is the one that is written.
+        let mut tail = write(&self.tail);
+        if let Some(segment) = read(&self.segments).back() {
+            tail.shrink_if_idle(segment.id, self.readable(segment));
+        }
+    }
+
     /// Looks at the index entries of a partition in a segment.
     pub(crate) fn with_entries<R>(
         &self,

@@ -35,6 +35,7 @@ impl Housekeeper {
         let retained = self.apply_retention();
         let prepared = self.prepare();
         let indexed = self.write_indexes();
+        self.core.shrink_tail();
         retained && prepared && indexed
     }
 

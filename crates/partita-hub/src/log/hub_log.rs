@@ -7,6 +7,7 @@ use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError, SyncSender};
 use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -227,6 +228,11 @@ impl HubLog {
                 other => return other,
             }
         }
+    }
+
+    /// Ready when the queue may have room for a batch of so many bytes; until then the waker is kept.
+    pub fn poll_room(&self, cx: &mut Context<'_>, bytes: usize) -> Poll<()> {
+        self.queue.poll_room(cx, bytes, self.core.settings.queue_bytes_max)
     }
 
     /// Appends a batch and waits until it is durable as the settings say.

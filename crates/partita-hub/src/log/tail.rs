@@ -3,6 +3,8 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
@@ -31,11 +33,20 @@ impl Commit {
     }
 }
 
+/// What the tail caches of all hubs of the process hold, and may.
+static PROCESS_BYTES: AtomicUsize = AtomicUsize::new(0);
+const PROCESS_BYTES_MAX: usize = 256 << 20;
+/// What a hub keeps when all of them hold too much.
+const CROWDED_BYTES_MAX: usize = 1 << 20;
+/// After this long without a commit nothing is kept but what the disk cannot serve yet.
+const IDLE_AFTER: Duration = Duration::from_secs(10);
+
 /// The last commits, oldest first.
 #[derive(Debug, Default)]
 pub(crate) struct TailCache {
     commits: VecDeque<Commit>,
     bytes: usize,
+    pushed: Option<Instant>,
 }
 
 impl TailCache {
@@ -48,13 +59,35 @@ impl TailCache {
         segment: u64,
         keep: u64,
     ) -> Vec<Arc<AlignedBuf>> {
-        self.bytes += commit.buf.capacity();
+        self.count(commit.buf.capacity(), 0);
         self.commits.push_back(commit);
+        self.pushed = Some(Instant::now());
+        let crowded = PROCESS_BYTES.load(Ordering::Relaxed) > PROCESS_BYTES_MAX;
+        self.shrink(if crowded { bytes_max.min(CROWDED_BYTES_MAX) } else { bytes_max }, segment, keep)
+    }
+
+    /// Lets go of what is not needed while nothing is written. `segment` is the one that is written, readable up to
+    /// `keep`.
+    pub(crate) fn shrink_if_idle(&mut self, segment: u64, keep: u64) {
+        if self.pushed.is_some_and(|at| at.elapsed() >= IDLE_AFTER) {
+            self.pushed = None;
+            self.shrink(0, segment, keep);
+        }
+    }
+
+    fn count(&mut self, more: usize, less: usize) {
+        self.bytes = self.bytes + more - less;
+        PROCESS_BYTES.fetch_add(more, Ordering::Relaxed);
+        PROCESS_BYTES.fetch_sub(less, Ordering::Relaxed);
+    }
+
+    fn shrink(&mut self, bytes_max: usize, segment: u64, keep: u64) -> Vec<Arc<AlignedBuf>> {
         let mut freed = Vec::new();
         while self.bytes > bytes_max {
             let oldest = self.commits.front();
             let Some(commit) = oldest.filter(|c| c.segment != segment || c.end <= keep) else { break };
-            self.bytes -= commit.buf.capacity();
+            let less = commit.buf.capacity();
+            self.count(0, less);
             freed.extend(self.commits.pop_front().map(|commit| commit.buf));
         }
         freed
@@ -124,5 +157,50 @@ impl TailCache {
             }
         }
         None
+    }
+}
+
+impl Drop for TailCache {
+    fn drop(&mut self) {
+        PROCESS_BYTES.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn commit(number: u64, segment: u64, end: u64) -> Commit {
+        let buf = AlignedBuf::with_capacity(4096);
+        Commit { number, segment, base: end - 1, end, buf: Arc::new(buf), batches: Vec::new() }
+    }
+
+    #[test]
+    fn a_cache_that_is_idle_keeps_only_what_the_disk_cannot_serve() {
+        let mut tail = TailCache::default();
+        for number in 1..=5 {
+            tail.push(commit(number, 1, number * 100), usize::MAX, 1, 0);
+        }
+        tail.shrink_if_idle(1, 450);
+        assert_eq!(tail.commits.len(), 5, "it was written just now");
+        tail.pushed = Instant::now().checked_sub(IDLE_AFTER);
+        tail.shrink_if_idle(1, 450);
+        assert_eq!(tail.commits.iter().map(|commit| commit.number).collect::<Vec<_>>(), [5]);
+        assert_eq!(tail.bytes, 4096);
+    }
+
+    #[test]
+    fn many_hubs_share_what_the_process_may_hold() {
+        let mut tail = TailCache::default();
+        let others = PROCESS_BYTES_MAX;
+        PROCESS_BYTES.fetch_add(others, Ordering::Relaxed);
+        for number in 1..=300 {
+            tail.push(commit(number, 1, number), usize::MAX, 2, 0);
+        }
+        PROCESS_BYTES.fetch_sub(others, Ordering::Relaxed);
+        assert_eq!(tail.bytes, CROWDED_BYTES_MAX);
+        let before = PROCESS_BYTES.load(Ordering::Relaxed);
+        drop(tail);
+        assert!(PROCESS_BYTES.load(Ordering::Relaxed) <= before - CROWDED_BYTES_MAX);
     }
 }

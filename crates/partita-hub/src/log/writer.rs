@@ -21,6 +21,8 @@ use super::tail::Commit;
 
 /// Buffers kept for the next commits; fresh memory costs a page fault every 4 KiB.
 const FREE_BUFFERS_MAX: usize = 8;
+/// Larger ones are not kept while nothing is written.
+const IDLE_BUFFER_BYTES_MAX: usize = 64 << 10;
 
 /// Where a batch was put.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -210,6 +212,8 @@ impl Writer {
         if self.sync().is_ok() && self.write_group(&[], 0, FLAG_MARK).is_ok() {
             self.unmarked = false;
         }
+        // The log is idle: large buffers can be had again.
+        self.free.retain(|buf| buf.capacity() <= IDLE_BUFFER_BYTES_MAX);
     }
 
     /// Syncs if the settings ask for it now; says when to come back.

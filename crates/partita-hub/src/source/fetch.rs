@@ -4,17 +4,22 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
+use partita_core::model::{Position, SequenceNumber};
+use partita_core::source::Gap;
 use tokio::task::{JoinHandle, spawn_blocking};
 
 use crate::broker::{HubReadError, HubReader};
 use crate::log::{ReadError, StoredBatch};
+
+/// A reader back from the disk, with what it read there.
+type Back = (Box<HubReader>, Vec<StoredBatch>, Result<(), HubReadError>);
 
 /// Where the hub's reader is.
 #[derive(Debug)]
 enum Place {
     Here(Box<HubReader>),
     /// On a blocking thread, reading the disk. A poll that was given up meanwhile is taken up by the next.
-    Away(JoinHandle<(Box<HubReader>, Vec<StoredBatch>, Result<(), HubReadError>)>),
+    Away(JoinHandle<Back>),
     /// It failed before, or the runtime is going down.
     Gone,
 }
@@ -34,6 +39,14 @@ impl Fetch {
     pub(crate) fn reader(&self) -> Option<&HubReader> {
         match &self.place {
             Place::Here(reader) => Some(reader),
+            Place::Away(_) | Place::Gone => None,
+        }
+    }
+
+    /// Events that the reader passed over since this was last asked; one that is at the disk is asked when it is back.
+    pub(crate) fn take_gap(&mut self) -> Option<Gap> {
+        match &mut self.place {
+            Place::Here(reader) => reader.take_gap(),
             Place::Away(_) | Place::Gone => None,
         }
     }
@@ -112,7 +125,7 @@ impl Fetch {
             };
             match result {
                 Ok(()) => {}
-                Err(HubReadError::Log(gone @ ReadError::Gone { first, .. })) => self.skip_to(first, &gone),
+                Err(HubReadError::Log(gone @ ReadError::Gone { .. })) => self.skip(&gone),
                 Err(error) => {
                     self.place = Place::Gone;
                     return Poll::Ready(Err(error));
@@ -136,10 +149,11 @@ impl Fetch {
     }
 
     /// Retention overtook the reader.
-    fn skip_to(&mut self, first: u64, gone: &ReadError) {
-        if let Place::Here(reader) = &mut self.place {
+    fn skip(&mut self, gone: &ReadError) {
+        if let (Place::Here(reader), ReadError::Gone { from, first, .. }) = (&mut self.place, gone) {
             tracing::warn!(hub = %reader.hub().name(), %gone, "reader goes on at the oldest event");
-            reader.seek(first);
+            let from = Position::at_sequence(SequenceNumber(from.cast_signed()));
+            reader.pass_over(from, *first);
         }
     }
 }

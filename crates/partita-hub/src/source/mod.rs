@@ -4,7 +4,7 @@
 //! thread: it is woken once per commit that has events for it.
 //!
 //! **A reader behind the start** (retention took what it asks for, or overtook it) goes on at the oldest event there is, as
-//! on the service, and the gap is logged as a warning with its range. Damaged events are never passed over unasked: the
+//! on the service; the processor tells `on_error` and the handler the range that is gone. Damaged events are never passed over unasked: the
 //! reader fails for good, and its error names the events and where to go on.
 
 mod error;
@@ -96,8 +96,10 @@ pub(crate) fn attach_at_oldest(hub: &Arc<Hub>, mut attach: Attach) -> Result<Hub
     match hub.attach(attach.clone()) {
         Err(AttachError::Position(gone @ (ReadError::Gone { .. } | ReadError::OffsetGone { .. }))) => {
             tracing::warn!(hub = %hub.name(), reader = %attach.name, %gone, "reader starts at the oldest event");
-            attach.from = Position::Earliest;
-            hub.attach(attach)
+            let from = std::mem::replace(&mut attach.from, Position::Earliest);
+            let mut reader = hub.attach(attach)?;
+            reader.pass_over(from, reader.next_seq());
+            Ok(reader)
         }
         other => other,
     }

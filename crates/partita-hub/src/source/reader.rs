@@ -7,7 +7,7 @@ use std::iter::Skip;
 use futures_util::future::BoxFuture;
 use partita_amqp::event;
 use partita_core::model::{Event, LastEnqueued, Offset, SequenceNumber, Timestamp};
-use partita_core::source::{PartitionReader, SourceError};
+use partita_core::source::{Gap, PartitionReader, SourceError};
 
 use super::error;
 use super::fetch::Fetch;
@@ -120,6 +120,10 @@ impl PartitionReader for Reader {
         out: &'a mut Vec<Event>,
     ) -> BoxFuture<'a, Result<(), SourceError>> {
         Box::pin(self.next_events(events_max, out))
+    }
+
+    fn take_gap(&mut self) -> Option<Gap> {
+        self.fetch.take_gap()
     }
 
     fn last_enqueued(&self) -> Option<LastEnqueued> {

@@ -1,7 +1,8 @@
 //! What a connection is for.
 
+use super::raw::{Raw, begin};
 use super::*;
-use crate::performative::{DeliveryState, Error, Role};
+use crate::performative::{DeliveryState, End, Error, Performative, Role};
 
 #[test]
 fn messages_go_both_ways_and_are_settled() {
@@ -80,4 +81,22 @@ fn links_sessions_and_connections_end() {
     assert_eq!(events(&mut pair), (closed(None), closed(Some(error))));
     assert!(pair.client.is_closed() && pair.server.is_closed());
     assert_eq!(pair.client.begin(), None);
+}
+
+#[test]
+fn a_session_and_its_links_have_the_numbers_of_the_peer() {
+    let mut raw = Raw::open(Options::new("server"));
+    raw.frame(0, &begin());
+    raw.frame(0, &End { error: None });
+    // Not channel 0 again, though it is free: a client may still be busy with the end of that session.
+    raw.frame(5, &begin());
+    raw.events();
+    let frames = raw.frames();
+    let channels: Vec<u16> = frames.iter().map(|(channel, ..)| *channel).collect();
+    assert_eq!(channels, [0, 0, 5]);
+    raw.frame(5, &Attach { handle: 3, ..Attach::sender("s", "hub") });
+    let [Event::Attaching { link, attach }] = &raw.events()[..] else { panic!() };
+    raw.server.answer_attach(*link, attach.answer());
+    let [(5, Performative::Attach(answer), _)] = &raw.frames()[..] else { panic!() };
+    assert_eq!(answer.handle, 3);
 }

@@ -225,3 +225,34 @@ fn into_io(error: tungstenite::Error) -> io::Error {
         other => io::Error::new(io::ErrorKind::InvalidData, other),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use futures_util::StreamExt;
+    use tokio_tungstenite::client_async;
+    use tokio_tungstenite::tungstenite::client::IntoClientRequest;
+
+    use super::*;
+
+    /// A writer that waits for the answer and does not flush must not wait for bytes that never left.
+    #[tokio::test]
+    async fn what_did_not_fit_the_wire_leaves_while_it_is_read() {
+        let (theirs, ours) = tokio::io::duplex(1_024);
+        let mut request = format!("ws://localhost{PATH}").into_client_request().unwrap();
+        request.headers_mut().insert(SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(SUBPROTOCOL));
+        let (client, server) = tokio::join!(client_async(request, theirs), upgrade(ours, Vec::new()));
+        let ((mut client, _), mut server) = (client.unwrap(), server.unwrap());
+        assert_eq!(server.write(&[7; 10_000]).await.unwrap(), 10_000);
+        let answer = async {
+            let message = client.next().await.unwrap().unwrap();
+            assert_eq!(message.into_data(), vec![7; 10_000]);
+            drop(client);
+        };
+        let ended = async { server.read_u8().await.unwrap_err() };
+        tokio::time::timeout(Duration::from_secs(60), async { tokio::join!(answer, ended) })
+            .await
+            .expect("it leaves");
+    }
+}

@@ -1,0 +1,10 @@
+//! The hub on the network, over real sockets, with a client on partita-amqp's own machine.
+
+mod client;
+mod durable;
+mod faults;
+mod flow;
+mod hostile;
+mod readers;
+mod senders;
+mod tokens;

@@ -1,0 +1,226 @@
+//! Sending: where events go, what is refused, and with what words.
+
+use partita_amqp::connection::Event;
+use partita_amqp::message::Message;
+use partita_amqp::performative::{Attach, DeliveryState};
+use partita_core::model::Value;
+use partita_hub::broker::partition_of;
+use partita_hub::service::ingest::FORMAT_BATCH;
+
+use crate::client::{EARLIEST, Hosted, annotation, batch, encoded, property, reader_of, receiver, text};
+
+fn keyed(key: &str, body: &'static str) -> Message {
+    let pair = (Value::Symbol("x-opt-partition-key".into()), Value::from(key));
+    Message { message_annotations: Some(vec![pair]), ..Message::new(body) }
+}
+
+fn rejected(state: &DeliveryState) -> (String, String) {
+    let DeliveryState::Rejected(Some(error)) = state else { panic!("{state:?}") };
+    (error.condition.to_string(), error.description.as_deref().unwrap_or_default().to_owned())
+}
+
+#[tokio::test]
+async fn events_go_to_the_partition_of_the_link_or_of_their_key_or_in_turn() {
+    let hosted = Hosted::new().await;
+    let mut client = hosted.client().await;
+    let to_partition = client.sender("amqp://localhost/eh1/Partitions/2").await;
+    assert_eq!(client.send(to_partition, text("to 2")).await, DeliveryState::Accepted);
+    assert_eq!(client.send_batch(to_partition, [text("a"), text("b")]).await, DeliveryState::Accepted);
+    let reader = client.reader(2, EARLIEST, 10).await;
+    assert_eq!(client.texts(reader, 3).await, ["to 2", "a", "b"]);
+
+    let to_hub = client.sender("/eh1").await;
+    let home = partition_of("door 7", 4);
+    assert_eq!(client.send(to_hub, encoded(&keyed("door 7", "keyed"))).await, DeliveryState::Accepted);
+    let reader = client.reader(home, EARLIEST, 10).await;
+    let got = client.receive(reader, if home == 2 { 4 } else { 1 }).await.pop().expect("one");
+    assert_eq!(annotation(&got, "x-opt-partition-key"), Value::from("door 7"));
+    let envelope = Message {
+        body: Message::decode(&batch([text("x"), text("y")])).expect("one").body,
+        ..keyed("door 7", "")
+    };
+    let id = client.send_only(to_hub, FORMAT_BATCH, encoded(&envelope)).await;
+    assert_eq!(client.outcome(id).await, DeliveryState::Accepted);
+    for message in client.receive(reader, 2).await {
+        assert_eq!(annotation(&message, "x-opt-partition-key"), Value::from("door 7"));
+    }
+
+    let hub = hosted.server.broker().hub("eh1").expect("there");
+    let before: Vec<_> = (0..4).map(|n| hub.partition(n).expect("there").next_seq).collect();
+    for _ in 0..8 {
+        assert_eq!(client.send(to_hub, text("anywhere")).await, DeliveryState::Accepted);
+    }
+    let after: Vec<_> = (0..4).map(|n| hub.partition(n).expect("there").next_seq).collect();
+    let more: Vec<_> = after.iter().zip(&before).map(|(a, b)| a - b).collect();
+    assert_eq!(more, [2, 2, 2, 2]);
+}
+
+#[tokio::test]
+async fn a_sender_is_told_the_largest_message_and_gets_credit() {
+    let hosted = Hosted::new().await;
+    let mut client = hosted.client().await;
+    let (link, answer) = client.attach(Attach::sender("s", "eh1")).await.expect("attached");
+    assert_eq!(answer.max_message_size, Some(1 << 20));
+    // Far more messages than the first credit, none of which waits for its answer.
+    let mut last = 0;
+    for n in 0..1_000 {
+        last = client.send_only(link, 0, text(format!("{n}"))).await;
+    }
+    assert_eq!(client.outcome(last).await, DeliveryState::Accepted);
+}
+
+#[tokio::test]
+async fn what_cannot_be_stored_is_rejected_and_the_link_goes_on() {
+    let hosted = Hosted::new().await;
+    let mut client = hosted.client().await;
+    let link = client.sender("eh1").await;
+    let (condition, words) = rejected(&client.send(link, "garbage".into()).await);
+    assert!(condition == "amqp:decode-error" && words.contains("no AMQP message"), "{words}");
+    let id = client.send_only(link, 7, text("x")).await;
+    let (condition, _) = rejected(&client.outcome(id).await);
+    assert_eq!(condition, "com.microsoft:argument-error");
+    let long = encoded(&keyed(&"k".repeat(200), "x"));
+    assert_eq!(rejected(&client.send(link, long).await).0, "com.microsoft:argument-error");
+    assert_eq!(client.send_batch(link, []).await, DeliveryState::Accepted, "nothing is no mistake");
+    assert_eq!(client.send(link, text("fine")).await, DeliveryState::Accepted);
+}
+
+#[tokio::test]
+async fn a_message_of_just_the_limit_is_taken_and_one_byte_more_is_rejected() {
+    let hosted = Hosted::new().await;
+    let mut client = hosted.client().await;
+    let link = client.sender("eh1/Partitions/0").await;
+    let overhead = text("").len() + 3;
+    let largest = text("x".repeat((1 << 20) - overhead));
+    assert_eq!(largest.len(), 1 << 20);
+    assert_eq!(client.send(link, largest.clone()).await, DeliveryState::Accepted);
+    let reader = client.reader(0, EARLIEST, 1).await;
+    assert_eq!(client.receive(reader, 1).await[0].body, Message::decode(&largest).expect("one").body);
+    // A client that does not keep to what it was told.
+    client.wire.connection().send_any_size(link);
+    let (condition, words) = rejected(&client.send(link, text("x".repeat((1 << 20) - overhead + 1))).await);
+    assert!(condition == "amqp:link:message-size-exceeded" && words.contains("exceeds the limit"), "{words}");
+    assert_eq!(client.send(link, text("fits")).await, DeliveryState::Accepted);
+}
+
+#[tokio::test]
+async fn an_event_that_is_too_large_for_its_reader_is_delivered_all_the_same() {
+    let hosted = Hosted::new().await;
+    let mut client = hosted.client().await;
+    let sender = client.sender("eh1/Partitions/0").await;
+    assert_eq!(client.send(sender, text("x".repeat(500))).await, DeliveryState::Accepted);
+    let attach = Attach { max_message_size: Some(400), ..receiver("small", &reader_of(0), EARLIEST) };
+    let (reader, _) = client.attach(attach).await.expect("attached");
+    client.wire.connection().set_credit(reader, 1, false);
+    // This client of ours says that it is too much; others take it.
+    let too_large =
+        |event: &Event| matches!(event, Event::TooLarge { link, .. } if *link == reader).then_some(());
+    client.until("event", too_large).await;
+}
+
+fn producer(properties: Vec<(Value, Value)>) -> Attach {
+    Attach {
+        desired_capabilities: vec!["com.microsoft:idempotent-producer".into()],
+        properties,
+        ..Attach::sender("idempotent", "eh1/Partitions/1")
+    }
+}
+
+fn mark(id: &Value, epoch: i16, sequence: i32, body: &'static str) -> bytes::Bytes {
+    let symbol = |name: &str| Value::Symbol(name.into());
+    encoded(&Message {
+        message_annotations: Some(vec![
+            (symbol("com.microsoft:producer-id"), id.clone()),
+            (symbol("com.microsoft:producer-epoch"), Value::Short(epoch)),
+            (symbol("com.microsoft:producer-sequence-number"), Value::Int(sequence)),
+        ]),
+        ..Message::new(body)
+    })
+}
+
+#[tokio::test]
+async fn an_idempotent_producer_s_repetition_is_accepted_and_stored_once() {
+    let hosted = Hosted::new().await;
+    let mut client = hosted.client().await;
+    let (link, answer) = client.attach(producer(Vec::new())).await.expect("attached");
+    let get = |answer: &Attach, name: &str| answer.property(name).cloned().expect(name);
+    let id = get(&answer, "com.microsoft:producer-id");
+    assert!(matches!(id, Value::Long(_)));
+    assert_eq!(get(&answer, "com.microsoft:producer-epoch"), Value::Short(0));
+    let Value::Int(last) = get(&answer, "com.microsoft:producer-sequence-number") else {
+        panic!("no number")
+    };
+    assert_eq!(answer.offered_capabilities, ["com.microsoft:idempotent-producer"]);
+    for (sequence, body) in
+        [(last + 1, "a"), (last + 1, "a"), (last + 2, "b"), (last + 2, "b"), (last + 1, "a")]
+    {
+        assert_eq!(client.send(link, mark(&id, 0, sequence, body)).await, DeliveryState::Accepted);
+    }
+    let (condition, _) = rejected(&client.send(link, mark(&id, 0, last + 9, "gap")).await);
+    assert_eq!(condition, "com.microsoft:out-of-order-sequence");
+    client.wire.connection().detach(link, None);
+
+    // It comes back, and is told where it stands; then a later incarnation takes over.
+    let again = vec![property("com.microsoft:producer-id", id.clone())];
+    let (old, answer) = client.attach(producer(again)).await.expect("attached");
+    assert_eq!(get(&answer, "com.microsoft:producer-sequence-number"), Value::Int(last + 2));
+    let later = vec![
+        property("com.microsoft:producer-id", id.clone()),
+        property("com.microsoft:producer-epoch", Value::Short(1)),
+    ];
+    let later = Attach { name: "later".into(), ..producer(later) };
+    let (new, _) = client.attach(later).await.expect("attached");
+    let (condition, _) = rejected(&client.send(old, mark(&id, 0, last + 3, "late")).await);
+    assert_eq!(condition, "com.microsoft:producer-epoch-stolen");
+    assert_eq!(client.send(new, mark(&id, 1, 0, "c")).await, DeliveryState::Accepted);
+    let reader = client.reader(1, EARLIEST, 10).await;
+    assert_eq!(client.texts(reader, 3).await, ["a", "b", "c"]);
+    let lower = vec![
+        property("com.microsoft:producer-id", id),
+        property("com.microsoft:producer-epoch", Value::Short(0)),
+    ];
+    let error =
+        client.attach(Attach { name: "lower".into(), ..producer(lower) }).await.expect_err("replaced");
+    assert_eq!(&*error.condition, "com.microsoft:producer-epoch-stolen");
+}
+
+#[tokio::test]
+async fn links_to_what_is_not_there_are_refused_in_the_documented_words() {
+    let hosted = Hosted::new().await;
+    let mut client = hosted.stranger().await;
+    let everything = crate::client::token("sb://localhost/", 600);
+    for audience in ["sb://localhost/eh1", "sb://localhost/nowhere"] {
+        assert_eq!(client.put_token(audience, &everything).await.0, 202);
+    }
+    for (address, condition, words) in [
+        ("nowhere", "amqp:not-found", "The messaging entity 'nowhere' could not be found"),
+        ("eh1/Partitions/4", "com.microsoft:argument-out-of-range", "It should be between 0 and 3"),
+        ("eh1/Partitions/x", "com.microsoft:argument-out-of-range", "It should be between 0 and 3"),
+        ("eh1/Something/1", "amqp:not-found", "could not be found"),
+        ("eh1/ConsumerGroups/$Default/Partitions/0", "amqp:not-allowed", "can only be received from"),
+    ] {
+        let error = client.attach(Attach::sender(format!("s-{address}"), address)).await.expect_err(address);
+        let description = error.description.as_deref().unwrap_or_default();
+        assert!(&*error.condition == condition && description.contains(words), "{address}: {error}");
+    }
+    let error = client.attach(Attach::receiver("r", "eh1")).await.expect_err("a hub is not read as a whole");
+    assert_eq!(&*error.condition, "amqp:not-allowed");
+    let nobody = "eh1/ConsumerGroups/nobody/Partitions/0";
+    let error = client.attach(Attach::receiver("g", nobody)).await.expect_err("no such group");
+    assert!(error.to_string().contains("The messaging entity 'nobody' could not be found"), "{error}");
+}
+
+#[tokio::test]
+async fn a_deleted_hub_detaches_its_links() {
+    let hosted = Hosted::new().await;
+    let mut client = hosted.client().await;
+    let sender = client.sender("eh1").await;
+    let reader = client.reader(0, EARLIEST, 10).await;
+    let broker = hosted.server.broker().clone();
+    tokio::task::spawn_blocking(move || broker.delete_hub("eh1").expect("deleted")).await.expect("done");
+    for link in [reader, sender] {
+        let error = client.detached(link).await;
+        assert_eq!(&*error.condition, "amqp:not-found");
+        assert!(error.to_string().contains("The messaging entity 'eh1' could not be found"), "{error}");
+    }
+}
