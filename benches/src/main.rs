@@ -1,11 +1,13 @@
-//! Partita's figures: dispatch, hand-off, SQLite, failover and rebalance, with the machine's limits beside them.
+//! Partita's figures: dispatch, hand-off, SQLite, the hub's log, failover and rebalance, with the machine's limits beside them.
 
 mod clock;
+mod directory;
 mod dispatch;
 mod failover;
 mod fleet;
 mod handoff;
 mod limits;
+mod log;
 mod out;
 mod rebalance;
 mod recorder;
@@ -20,7 +22,7 @@ use std::process::ExitCode;
 use limits::Limits;
 
 /// In this order: pausing Tokio's clock, as the last two do, makes it dearer for the rest of the process.
-const NAMES: [&str; 5] = ["dispatch", "hand-off", "sqlite", "failover", "rebalance"];
+const NAMES: [&str; 6] = ["dispatch", "hand-off", "sqlite", "log", "failover", "rebalance"];
 
 const USAGE: &str = "usage: cargo run --release -p partita-benches [-- [--quick] [NAME...]]
 
@@ -28,7 +30,7 @@ Runs all benchmarks, or those named, prints their figures, and ends with 1 if a 
 A full run writes benches/README.md; a quick one and one of single benchmarks only print.
 
   --quick   fewer rounds
-  NAME      dispatch, hand-off, sqlite, failover or rebalance";
+  NAME      dispatch, hand-off, sqlite, log, failover or rebalance";
 
 /// What was asked for.
 #[derive(PartialEq, Eq, Debug)]
@@ -65,6 +67,7 @@ fn main() -> ExitCode {
             "dispatch" => dispatch::run(&limits, asked.quick),
             "hand-off" => handoff::run(&limits, asked.quick),
             "sqlite" => sqlite::run(asked.quick),
+            "log" => log::run(asked.quick),
             "failover" => failover::run(asked.quick),
             _ => rebalance::run(asked.quick),
         };

@@ -16,6 +16,7 @@ pub(crate) enum Unit {
     PerSecond,
     MillionsPerSecond,
     GigabytesPerSecond,
+    Share,
     Count,
 }
 
@@ -32,6 +33,7 @@ impl Unit {
             Self::PerSecond => format!("{value:.2} /s"),
             Self::MillionsPerSecond => format!("{value:.2} M/s"),
             Self::GigabytesPerSecond => format!("{value:.1} GB/s"),
+            Self::Share => format!("{:.0} %", value * 100.0),
             Self::Count => format!("{value:.0}"),
         }
     }
@@ -43,6 +45,8 @@ enum Against {
     Nothing,
     /// It may not be exceeded.
     Limit(f64),
+    /// It must be reached.
+    Floor(f64),
     /// Something of its kind, measured in the same run.
     Peer(f64, &'static str),
 }
@@ -67,6 +71,11 @@ impl Figure {
         Self { what: what.into(), unit, value, against: Against::Limit(limit) }
     }
 
+    /// A value that must reach a limit.
+    pub(crate) fn floor(what: impl Into<String>, unit: Unit, value: f64, floor: f64) -> Self {
+        Self { what: what.into(), unit, value, against: Against::Floor(floor) }
+    }
+
     /// A value beside another one.
     pub(crate) fn peer(
         what: impl Into<String>,
@@ -80,7 +89,11 @@ impl Figure {
 
     /// Whether the value breaks its limit. One that could not be measured does.
     fn is_over(&self) -> bool {
-        matches!(self.against, Against::Limit(limit) if self.value.is_nan() || self.value > limit)
+        match self.against {
+            Against::Limit(limit) => self.value.is_nan() || self.value > limit,
+            Against::Floor(floor) => self.value.is_nan() || self.value < floor,
+            Against::Nothing | Against::Peer(..) => false,
+        }
     }
 
     fn cells(&self) -> [String; 4] {
@@ -90,6 +103,10 @@ impl Figure {
             Against::Limit(limit) => {
                 let verdict = if self.is_over() { ", MISSED" } else { "" };
                 (format!("limit {}{verdict}", self.unit.show(limit)), ratio(limit))
+            }
+            Against::Floor(floor) => {
+                let verdict = if self.is_over() { ", MISSED" } else { "" };
+                (format!("at least {}{verdict}", self.unit.show(floor)), format!("{:.2}", floor / self.value))
             }
             Against::Peer(peer, name) => (format!("{name} {}", self.unit.show(peer)), ratio(peer)),
         };
@@ -140,7 +157,7 @@ pub(crate) fn document(sections: &[Section]) -> String {
     let date = now.get(..10).unwrap_or(&now);
     let mut text = format!(
         "# Figures\n\nWritten by `cargo run --release -p partita-benches` on {date} at commit {}. Do not edit; run it again.\n\
-         A ratio is the value divided by its limit or peer; a limit is missed above 1.00.\n",
+         A ratio is the value divided by its limit or peer, or what must be reached divided by the value; a limit is missed above 1.00.\n",
         commit()
     );
     for section in sections {
@@ -177,6 +194,9 @@ mod tests {
         assert_eq!(section(250.1).missed(), 1);
         assert_eq!(section(f64::NAN).missed(), 1);
         assert!(section(300.0).text().contains("limit 250 ns, MISSED"), "{}", section(300.0).text());
+        let reached = |value| Figure::floor("x", Unit::Share, value, 0.6);
+        assert_eq!([0.6, 0.59, f64::NAN].map(|value| reached(value).is_over()), [false, true, true]);
+        assert_eq!(reached(0.3).cells()[2..], ["at least 60 %, MISSED", "2.00"]);
     }
 
     #[test]

@@ -14,7 +14,7 @@ use partita::{
     CheckpointStore, ConsumerGroup, Epoch, InstanceId, Offset, PartitionId, SequenceNumber, Timestamp,
 };
 
-use super::Directory;
+use crate::directory::Directory;
 use crate::stats::Sample;
 
 pub(super) struct Calls {
@@ -25,10 +25,10 @@ pub(super) struct Calls {
 }
 
 pub(super) fn measure(rounds: u32) -> Calls {
-    let directory = Directory::new();
+    let directory = Directory::new("sqlite");
     let mut threads = tokio::runtime::Builder::new_multi_thread();
     let runtime = threads.worker_threads(1).enable_time().build().expect("a runtime");
-    let store = SqliteStore::open(directory.0.join("checkpoints.db")).expect("a store");
+    let store = SqliteStore::open(directory.path().join("checkpoints.db")).expect("a store");
     let plain = PlainFile::new(&directory);
     runtime.block_on(single(&store, &plain, rounds))
 }
@@ -40,7 +40,7 @@ impl PlainFile {
     const PAGES: u64 = 256;
 
     fn new(directory: &Directory) -> Self {
-        let path = directory.0.join("plain");
+        let path = directory.path().join("plain");
         let file = File::options().create_new(true).write(true).open(path).expect("a file");
         let plain = Self(file);
         for page in 0..Self::PAGES {

@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 use partita::sqlite::SqliteStore;
 use partita::{CheckpointStore, PartitionId};
 
-use super::{Directory, worker};
+use super::worker;
+use crate::directory::Directory;
 use crate::out;
 use crate::stats::Sample;
 
@@ -21,20 +22,20 @@ pub(super) struct Gaps {
 }
 
 pub(super) fn measure(least: usize) -> Gaps {
-    let directory = Directory::new();
-    let store = SqliteStore::open(directory.0.join("checkpoints.db")).expect("a store");
+    let directory = Directory::new("sqlite");
+    let store = SqliteStore::open(directory.path().join("checkpoints.db")).expect("a store");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
     let (all, half) = (worker::PARTITIONS as usize, worker::PARTITIONS as usize / 2);
     let settled = |name: &str, count| runtime.block_on(until(&store, name, count));
     let rest = || std::thread::sleep(Duration::from_millis(300));
     let mut names = vec!["stays".to_owned()];
-    let stays = start(&directory.0, "stays");
+    let stays = start(directory.path(), "stays");
     settled("stays", all);
     for round in 0..least.div_ceil(half) {
         out::note(format!("sqlite hand-off: {} of {least}", round * half));
         rest();
         let name = format!("visitor-{round}");
-        let visitor = start(&directory.0, &name);
+        let visitor = start(directory.path(), &name);
         settled(&name, half);
         rest();
         stop(visitor);
@@ -43,7 +44,7 @@ pub(super) fn measure(least: usize) -> Gaps {
     }
     rest();
     stop(stays);
-    evaluate(&directory.0, &names)
+    evaluate(directory.path(), &names)
 }
 
 fn start(directory: &Path, name: &str) -> Child {

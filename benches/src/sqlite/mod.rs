@@ -5,31 +5,11 @@ mod calls;
 mod gaps;
 pub(crate) mod worker;
 
-use std::path::PathBuf;
-
 use crate::report::{Figure, Section, Unit};
 use crate::stats::Sample;
 
 /// What a hand-off may take at most, p99, in milliseconds.
 const GAP_MS_MAX: f64 = 300.0;
-
-/// A directory beside the binary, on a disk and not in memory, which goes when the benchmark ends.
-struct Directory(PathBuf);
-
-impl Directory {
-    fn new() -> Self {
-        let binary = std::env::current_exe().expect("the benchmark's own path");
-        let path = binary.with_file_name(format!("sqlite-bench-{:032x}", fastrand::u128(..)));
-        std::fs::create_dir(&path).expect("a directory beside the benchmark");
-        Self(path)
-    }
-}
-
-impl Drop for Directory {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
 
 pub(crate) fn run(quick: bool) -> Section {
     let mut figures = Vec::new();

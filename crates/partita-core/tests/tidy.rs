@@ -134,11 +134,12 @@ fn declares(text: &str, module: &str) -> bool {
     tails.map(str::trim).any(|tail| tail.strip_suffix(module).is_some_and(|x| has_word(x, "mod")))
 }
 
-/// Lints are the workspace's, in every package.
+/// Lints are the workspace's, in every package of it; what is a workspace of its own has none to inherit.
 fn packages_inherit_the_lints(files: &[File]) -> Complaints {
     files
         .iter()
         .filter(|file| file.path.ends_with("Cargo.toml") && file.text.contains("[package]"))
+        .filter(|file| !file.text.contains("[workspace]"))
         .filter(|file| !file.text.contains("[lints]\nworkspace = true"))
         .map(|file| format!("{}: no [lints] workspace = true", file.path))
         .collect()
@@ -602,7 +603,11 @@ mod fires {
         tells_apart(
             super::packages_inherit_the_lints,
             &[("a/Cargo.toml", "[package]\nname = \"a\"")],
-            &[("a/Cargo.toml", "[package]\n\n[lints]\nworkspace = true\n"), ("Cargo.toml", "[workspace]")],
+            &[
+                ("a/Cargo.toml", "[package]\n\n[lints]\nworkspace = true\n"),
+                ("Cargo.toml", "[workspace]"),
+                ("b/Cargo.toml", "[workspace]\n\n[package]\nname = \"b\""),
+            ],
         );
     }
 

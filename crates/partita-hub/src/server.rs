@@ -302,8 +302,8 @@ impl Server {
         self.shared.connections().infos.values().cloned().collect()
     }
 
-    /// Ends the server: no more connections, links are detached with `amqp:connection:forced`, senders get the answers
-    /// that are due, connections are closed; those that take longer than `grace` are cut. The broker stays open.
+    /// Ends the server: no more connections, senders get the answers that are due, connections are closed with
+    /// `amqp:connection:forced`; those that take longer than `grace` are cut. The broker stays open.
     pub async fn shutdown(&self, grace: Duration) {
         let until = Instant::now() + grace;
         self.shared.course.send_if_modified(|course| {

@@ -227,6 +227,7 @@ async fn clients_that_send_nothing_or_half_do_not_keep_others_out_for_ever() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let serving = tokio::spawn(web(true).serve(listener));
+    let began = tokio::time::Instant::now();
     let mut silent = Vec::new();
     for at in 0..600 {
         let mut tcp = TcpStream::connect(address).await.unwrap();
@@ -244,7 +245,8 @@ async fn clients_that_send_nothing_or_half_do_not_keep_others_out_for_ever() {
         tcp.read_to_string(&mut answer).await.unwrap();
         answer
     };
-    let answer = tokio::time::timeout(Duration::from_secs(300), ask).await.expect("answered in the end");
+    let answer = ask.await;
+    assert!(began.elapsed() < Duration::from_secs(600), "after {:?}", began.elapsed());
     assert!(answer.starts_with("HTTP/1.1 200 OK"), "{answer}");
     serving.abort();
 }

@@ -45,6 +45,18 @@ pub enum Event {
     Window(SessionId),
     /// A message arrived.
     Delivery(Delivery),
+    /// A message arrived that is larger than the link allows, and nothing of it was kept. Say so with
+    /// [`settle`](super::Connection::settle), or [`detach`](super::Connection::detach) the link.
+    TooLarge {
+        /// On which link.
+        link: LinkId,
+        /// Its number in its session.
+        id: DeliveryId,
+        /// Whether the sender expects no outcome.
+        settled: bool,
+        /// How large it is.
+        size: u64,
+    },
     /// The sender has used up or given up the credit that we asked it to drain.
     Drained(LinkId),
     /// The peer says what became of messages that we sent: all of this link in the range.

@@ -14,6 +14,8 @@ pub(super) struct Partial {
     format: u32,
     settled: bool,
     payload: BytesMut,
+    /// How large it is by now, of which nothing is kept once that is too much.
+    size: u64,
 }
 
 impl Partial {
@@ -113,10 +115,13 @@ impl Connection {
         let format = transfer.message_format.unwrap_or(0);
         let settled = transfer.settled.unwrap_or(false);
         if transfer.more || transfer.aborted {
-            known.incoming.partial = Some(Partial { id, tag, format, settled, payload: BytesMut::new() });
+            let payload_so_far = BytesMut::new();
+            known.incoming.partial =
+                Some(Partial { id, tag, format, settled, payload: payload_so_far, size: 0 });
             self.on_part(link, transfer, payload);
         } else if payload.len() as u64 > known.message_bytes_max {
-            self.too_large(link);
+            let size = payload.len() as u64;
+            self.tell(0, Event::TooLarge { link, id, settled, size });
         } else {
             let delivery = Delivery { link, id, tag, format, settled, payload: frames.slice_ref(payload) };
             self.tell(payload.len(), Event::Delivery(delivery));
@@ -132,34 +137,32 @@ impl Connection {
         let max = known.message_bytes_max;
         let Some(partial) = &mut known.incoming.partial else { return };
         if !transfer.aborted {
-            if (partial.len() + payload.len()) as u64 > max {
-                return self.too_large(link);
-            }
-            if self.reassembly_bytes + payload.len() > self.options.limits.reassembly_bytes_max {
+            partial.size += payload.len() as u64;
+            partial.settled |= transfer.settled.unwrap_or(false);
+            if partial.size > max {
+                self.reassembly_bytes -= partial.len();
+                partial.payload = BytesMut::new();
+            } else if self.reassembly_bytes + payload.len() > self.options.limits.reassembly_bytes_max {
                 let text = "too many large messages are under way on this connection";
                 return self.force_detach(link, Error::new(condition::RESOURCE_LIMIT_EXCEEDED, text));
+            } else {
+                partial.payload.extend_from_slice(payload);
+                self.reassembly_bytes += payload.len();
             }
-            partial.payload.extend_from_slice(payload);
-            partial.settled |= transfer.settled.unwrap_or(false);
-            self.reassembly_bytes += payload.len();
             if transfer.more {
                 return;
             }
         }
-        let Some(Partial { id, tag, format, settled, payload }) = known.incoming.partial.take() else {
+        let Some(partial) = known.incoming.partial.take() else { return };
+        self.reassembly_bytes -= partial.len();
+        let Partial { id, tag, format, settled, payload, size } = partial;
+        if transfer.aborted {
             return;
-        };
-        self.reassembly_bytes -= payload.len();
-        if !transfer.aborted {
-            let delivery = Delivery { link, id, tag, format, settled, payload: payload.freeze() };
-            self.tell(delivery.payload.len(), Event::Delivery(delivery));
         }
-    }
-
-    /// Detaches the link; what still comes of the message is ignored, as all is on a detached link.
-    fn too_large(&mut self, link: LinkId) {
-        let max = self.links.get(link).map_or(0, |known| known.message_bytes_max);
-        let text = format!("the message is larger than the {max} bytes that the link allows");
-        self.force_detach(link, Error::new(condition::MESSAGE_SIZE_EXCEEDED, text));
+        if size > max {
+            return self.tell(0, Event::TooLarge { link, id, settled, size });
+        }
+        let delivery = Delivery { link, id, tag, format, settled, payload: payload.freeze() };
+        self.tell(delivery.payload.len(), Event::Delivery(delivery));
     }
 }

@@ -126,7 +126,7 @@ impl Hub {
     }
 
     /// The directory of a hub that has ended, for the next one.
-    pub fn leave(mut self) -> TempDir {
+    pub(crate) fn leave(mut self) -> TempDir {
         let _ = std::fs::remove_file(self.path("ready.json"));
         std::mem::replace(&mut self.dir, tempfile::tempdir().unwrap())
     }

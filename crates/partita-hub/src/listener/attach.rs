@@ -18,7 +18,8 @@ use crate::broker::{self, Hub, HubReader};
 use crate::fault::{Moment, Spot, Strike};
 use crate::service::address::{Address, partition_number};
 use crate::service::auth::Right;
-use crate::service::condition::{ARGUMENT_ERROR, NOT_ALLOWED, NOT_IMPLEMENTED, Refusal, UNAUTHORIZED};
+use crate::service::condition::{ARGUMENT_ERROR, NOT_ALLOWED, NOT_IMPLEMENTED, Refusal};
+use crate::service::ingest::{PRODUCER_EPOCH, PRODUCER_ID, PRODUCER_SEQUENCE};
 use crate::service::selector;
 use crate::source::attach_at_oldest;
 
@@ -27,6 +28,7 @@ const EPOCH: &str = "com.microsoft:epoch";
 const RECEIVER_NAME: [&str; 2] = ["com.microsoft:receiver-name", "com.microsoft.com:receiver-name"];
 const RUNTIME_METRIC: &str = "com.microsoft:enable-receiver-runtime-metric";
 const GEOREPLICATION: &str = "com.microsoft:georeplication";
+const IDEMPOTENT: &str = "com.microsoft:idempotent-producer";
 
 impl Core {
     pub(super) fn on_attach(&mut self, id: LinkId, attach: Attach, now: Instant) {
@@ -38,7 +40,9 @@ impl Core {
 
     /// Clients wait for an attach before a detach, with the termini that they named.
     fn refuse(&mut self, id: LinkId, attach: &Attach, refusal: &Refusal) {
-        self.conn.answer_attach(id, answer_to(attach));
+        let mut answer = answer_to(attach);
+        self.limit(&mut answer);
+        self.conn.answer_attach(id, answer);
         self.conn.detach(id, Some(error_of(refusal)));
     }
 
@@ -49,10 +53,7 @@ impl Core {
         let address = Address::parse(attach.address().unwrap_or_default())?;
         let node = match address {
             Address::Cbs => Some(Node::Cbs),
-            Address::Management if !self.tokens.any(Timestamp::now()) => {
-                let text = "Unauthorized access. A token is required for this resource: '$management'.";
-                return Err(Refusal::new(UNAUTHORIZED, text));
-            }
+            // Each question is asked for its token; Java attaches before it has put one.
             Address::Management => Some(Node::Management),
             _ => None,
         };
@@ -86,8 +87,14 @@ impl Core {
         }
         let (hub, pass) = self.find(address, Right::Send)?;
         self.strike(&hub, pass.partition, true, now)?;
-        let kind = Kind::Intake(Intake { hub, partition: pass.partition });
-        self.attached(id, attach, pass, kind)?;
+        let producer = begin_producer(attach, &hub, pass.partition)?;
+        let idempotent = producer.is_some();
+        let mut granted = attach.clone();
+        if let Some(properties) = producer {
+            granted.properties = properties;
+        }
+        let kind = Kind::Intake(Intake { hub, partition: pass.partition, idempotent });
+        self.attached(id, &granted, pass, kind)?;
         let credit = self.shared().options.credit;
         self.conn.set_credit(id, credit, false);
         Ok(())
@@ -244,17 +251,53 @@ impl Core {
         Ok(())
     }
 
+    /// Tells senders the largest message, also those that are refused: Go makes its batch before it looks for an error.
+    fn limit(&self, answer: &mut Attach) {
+        if answer.role == Role::Receiver {
+            answer.max_message_size = Some(self.shared().options.message_bytes_max);
+        }
+    }
+
     /// The answer that grants what is known here.
     fn granted(&self, attach: &Attach) -> Attach {
         let mut answer = answer_to(attach);
-        if attach.role == Role::Sender {
-            answer.max_message_size = Some(self.shared().options.message_bytes_max);
-        }
-        let known = |wanted: &&Symbol| [RUNTIME_METRIC, GEOREPLICATION].contains(&&***wanted);
+        self.limit(&mut answer);
+        let known = |wanted: &&Symbol| [RUNTIME_METRIC, GEOREPLICATION, IDEMPOTENT].contains(&&***wanted);
         answer.offered_capabilities = attach.desired_capabilities.iter().filter(known).cloned().collect();
         answer.properties = attach.properties.clone();
         answer
     }
+}
+
+/// What an idempotent producer is told in answer to its attach: who it is, and where it stands. `None`: it is none.
+fn begin_producer(
+    attach: &Attach,
+    hub: &Hub,
+    partition: Option<u32>,
+) -> Result<Option<Vec<(Value, Value)>>, Refusal> {
+    if !attach.desired_capabilities.iter().any(|wanted| **wanted == *IDEMPOTENT) {
+        return Ok(None);
+    }
+    let Some(partition) = partition else {
+        let text = "An idempotent producer sends to a partition: events are numbered in each.";
+        return Err(Refusal::new(ARGUMENT_ERROR, text));
+    };
+    let number = |name: &str| attach.property(name).and_then(Value::as_i64);
+    let bad = |_| Refusal::new(ARGUMENT_ERROR, "The producer's epoch or sequence number is out of range.");
+    let id = number(PRODUCER_ID).unwrap_or_else(|| fastrand::i64(1..));
+    let epoch = number(PRODUCER_EPOCH).map(i16::try_from).transpose().map_err(bad)?;
+    let claimed = number(PRODUCER_SEQUENCE).map(i32::try_from).transpose().map_err(bad)?;
+    let state = hub.begin_producer(partition, id, epoch)?;
+    let last = state.last_sequence.or(claimed).unwrap_or(0);
+    let ours = [
+        (PRODUCER_EPOCH, Value::Short(state.epoch)),
+        (PRODUCER_ID, Value::Long(id)),
+        (PRODUCER_SEQUENCE, Value::Int(last)),
+    ];
+    let mut properties = attach.properties.clone();
+    properties.retain(|(key, _)| !ours.iter().any(|(name, _)| key.as_str() == Some(name)));
+    properties.extend(ours.map(|(name, value)| (Value::Symbol(name.into()), value)));
+    Ok(Some(properties))
 }
 
 /// An answer with the termini that the client named. Neither is missing: some clients take that for a refusal. Of the

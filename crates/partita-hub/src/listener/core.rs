@@ -270,6 +270,7 @@ impl Core {
                 links.into_iter().for_each(|link| self.wake_reader(link, now));
             }
             Event::Delivery(delivery) => self.on_delivery(&delivery, now),
+            Event::TooLarge { link, id, settled, size } => self.on_too_large(link, id, settled, size, now),
             Event::Detached { link, error, .. } => {
                 if let Some(error) = error {
                     tracing::debug!(connection = self.seat.id, %error, "client detached a link");
@@ -497,16 +498,14 @@ impl Core {
         self.ending = Some(until);
     }
 
+    /// Closes when nobody waits for an answer any more. The links end with the connection: an error on each of them would
+    /// be the last word to some clients, which a closed connection is not.
     fn go_on_ending(&mut self, now: Instant) {
         let Some(until) = self.ending else { return };
-        let waits = |core: &Self, id: &LinkId| core.appends.values().any(|append| append.link == *id);
-        let idle: Vec<LinkId> = self.links.keys().filter(|id| !waits(self, id)).copied().collect();
-        let forced = Refusal::new(CONNECTION_FORCED, "The hub is shutting down.");
-        for id in idle {
-            self.detach(id, &forced);
-        }
-        if self.links.is_empty() || now >= until {
+        if (self.appends.is_empty() && self.later.is_empty()) || now >= until {
             self.ending = None;
+            self.links.clear();
+            let forced = Refusal::new(CONNECTION_FORCED, "The hub is shutting down.");
             self.conn.close(Some(error_of(&forced)));
         }
     }

@@ -9,7 +9,7 @@ use partita_amqp::performative::DeliveryState;
 use super::core::{Core, Kind, error_of};
 use crate::broker::{Hub, Route, partition_of};
 use crate::fault::{Moment, Spot, Strike};
-use crate::log::{Ack, AppendError, EncodedBatch};
+use crate::log::{Ack, AckSink, AppendError, EncodedBatch, ProducerStamp};
 use crate::service::condition::Refusal;
 use crate::service::ingest::ingest;
 
@@ -24,6 +24,8 @@ pub(super) struct Intake {
     pub(super) hub: Arc<Hub>,
     /// Where its events go, unless their key says.
     pub(super) partition: Option<u32>,
+    /// Whether what it repeats is not appended again.
+    pub(super) idempotent: bool,
 }
 
 /// A batch that waits for the log.
@@ -34,23 +36,37 @@ pub(super) struct Append {
     settled: bool,
 }
 
-/// A batch that the hub's queue has no room for. Nothing else is read from the client meanwhile.
-pub(super) struct Stuck {
+/// A batch on its way to a hub's log.
+struct Sending {
     token: u64,
     hub: Arc<Hub>,
     partition: Option<u32>,
     key: Option<String>,
     batch: EncodedBatch,
-    since: Instant,
-    pub(super) retry: Instant,
+    producer: Option<ProducerStamp>,
 }
 
-fn route(partition: Option<u32>, key: Option<&str>) -> Route<'_> {
-    match (partition, key) {
-        (Some(partition), _) => Route::Partition(partition),
-        (None, Some(key)) => Route::Key(key),
-        (None, None) => Route::RoundRobin,
+impl Sending {
+    fn send(&self, sink: &Arc<dyn AckSink>) -> Result<(), AppendError> {
+        let route = match (self.partition, &self.key) {
+            (Some(partition), _) => Route::Partition(partition),
+            (None, Some(key)) => Route::Key(key),
+            (None, None) => Route::RoundRobin,
+        };
+        let batch = self.batch.clone();
+        match self.producer {
+            Some(producer) => self.hub.send_idempotent(route, batch, producer, self.token, sink),
+            None => self.hub.send(route, batch, self.token, sink),
+        }
+        .map(|_| ())
     }
+}
+
+/// A batch that the hub's queue has no room for. Nothing else is read from the client meanwhile.
+pub(super) struct Stuck {
+    sending: Sending,
+    since: Instant,
+    pub(super) retry: Instant,
 }
 
 impl Core {
@@ -61,6 +77,23 @@ impl Core {
             Kind::Intake(_) => self.on_event_delivery(delivery, now),
             Kind::Requests(_) => self.on_request(delivery, now),
             _ => {}
+        }
+    }
+
+    /// A message came that is larger than the link takes.
+    pub(super) fn on_too_large(
+        &mut self,
+        link: LinkId,
+        id: DeliveryId,
+        settled: bool,
+        size: u64,
+        now: Instant,
+    ) {
+        let (credit, max) = (self.shared().options.credit, self.shared().options.message_bytes_max);
+        self.conn.top_up(link, credit);
+        if !settled {
+            let refusal = Refusal::too_large(size, max);
+            self.settle(link, id.into(), DeliveryState::rejected(error_of(&refusal)), now);
         }
     }
 
@@ -86,7 +119,7 @@ impl Core {
         let Some(Kind::Intake(intake)) = self.links.get(&delivery.link).map(|link| &link.kind) else {
             return Ok(true);
         };
-        let (hub, partition) = (intake.hub.clone(), intake.partition);
+        let (hub, partition, idempotent) = (intake.hub.clone(), intake.partition, intake.idempotent);
         let bytes_max = usize::try_from(self.shared().options.message_bytes_max).unwrap_or(usize::MAX);
         let message = ingest(delivery.format, &delivery.payload, bytes_max)?;
         let meant = partition.or_else(|| message.key.map(|key| partition_of(key, hub.partitions())));
@@ -104,12 +137,13 @@ impl Core {
         let token = self.next_token;
         let append = Append { link: delivery.link, delivery: delivery.id, settled: delivery.settled };
         self.appends.insert(token, append);
-        match hub.send(route(partition, message.key), batch.clone(), token, &self.sink) {
-            Ok(_) => Ok(true),
+        let key = message.key.filter(|_| partition.is_none()).map(str::to_owned);
+        let producer = message.producer.filter(|_| idempotent);
+        let sending = Sending { token, hub, partition, key, batch, producer };
+        match sending.send(&self.sink) {
+            Ok(()) => Ok(true),
             Err(AppendError::QueueFull) => {
-                let key = message.key.map(str::to_owned);
-                let retry = now + QUEUE_FULL_PAUSE;
-                self.stuck = Some(Stuck { token, hub, partition, key, batch, since: now, retry });
+                self.stuck = Some(Stuck { sending, since: now, retry: now + QUEUE_FULL_PAUSE });
                 Ok(true)
             }
             Err(error) => {
@@ -122,9 +156,8 @@ impl Core {
     /// Tries again what the hub's queue had no room for; true if it is through, one way or the other.
     pub(super) fn retry_stuck(&mut self, now: Instant) -> bool {
         let Some(stuck) = &mut self.stuck else { return false };
-        let route = route(stuck.partition, stuck.key.as_deref());
-        let error = match stuck.hub.send(route, stuck.batch.clone(), stuck.token, &self.sink) {
-            Ok(_) => {
+        let error = match stuck.sending.send(&self.sink) {
+            Ok(()) => {
                 self.stuck = None;
                 return true;
             }
@@ -134,7 +167,7 @@ impl Core {
             }
             Err(error) => error,
         };
-        let token = stuck.token;
+        let token = stuck.sending.token;
         self.stuck = None;
         self.on_acks(&mut vec![Ack { token, outcome: Err(error) }], now);
         true

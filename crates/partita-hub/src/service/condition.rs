@@ -106,6 +106,8 @@ impl From<AppendError> for Refusal {
             AppendError::Deleted => {
                 Self::new(NOT_FOUND, "The messaging entity could not be found: the hub was deleted.")
             }
+            AppendError::OutOfOrder { .. } => Self::new(OUT_OF_ORDER, error.to_string()),
+            AppendError::ProducerStolen { .. } => Self::new(PRODUCER_STOLEN, error.to_string()),
             // Busy is what every client tries again after.
             other if other.is_retriable() => Self::new(SERVER_BUSY, other.to_string()),
             other => Self::new(INTERNAL_ERROR, other.to_string()),

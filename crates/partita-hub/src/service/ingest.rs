@@ -10,7 +10,7 @@ use partita_core::model::Value;
 
 use super::annotations::{ENQUEUED_TIME, OFFSET, PARTITION_KEY, SEQUENCE_NUMBER};
 use super::condition::{ARGUMENT_ERROR, DECODE_ERROR, Refusal};
-use crate::log::{BatchBuilder, EncodeError, EncodedBatch};
+use crate::log::{BatchBuilder, EncodeError, EncodedBatch, ProducerStamp};
 
 /// One event.
 pub const FORMAT_EVENT: u32 = 0;
@@ -20,9 +20,9 @@ pub const FORMAT_BATCH: u32 = partita_amqp::event::batch::FORMAT;
 /// The longest partition key.
 pub const KEY_CHARS_MAX: usize = 128;
 
-const PRODUCER_ID: &str = "com.microsoft:producer-id";
-const PRODUCER_EPOCH: &str = "com.microsoft:producer-epoch";
-const PRODUCER_SEQUENCE: &str = "com.microsoft:producer-sequence-number";
+pub(crate) const PRODUCER_ID: &str = "com.microsoft:producer-id";
+pub(crate) const PRODUCER_EPOCH: &str = "com.microsoft:producer-epoch";
+pub(crate) const PRODUCER_SEQUENCE: &str = "com.microsoft:producer-sequence-number";
 
 /// What a delivery holds.
 #[derive(Clone, Debug)]
@@ -33,17 +33,6 @@ pub struct Ingested<'a> {
     pub key: Option<&'a str>,
     /// What an idempotent producer says of it.
     pub producer: Option<ProducerStamp>,
-}
-
-/// An idempotent producer's mark on a batch.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct ProducerStamp {
-    /// The producer.
-    pub id: i64,
-    /// Its incarnation.
-    pub epoch: i16,
-    /// The number of the batch's first event.
-    pub sequence: i32,
 }
 
 /// What the annotations of a message say to the hub.

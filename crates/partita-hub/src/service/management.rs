@@ -14,13 +14,15 @@ const PARTITION: &str = "com.microsoft:partition";
 
 /// Answers a request.
 pub fn handle(request: &Message, broker: &Broker, rules: &Rules, tokens: &Tokens, now: Timestamp) -> Message {
-    match read(request, broker, rules, tokens, now) {
+    let mut reply = match read(request, broker, rules, tokens, now) {
         Ok(pairs) => {
             let pairs = pairs.into_iter().map(|(key, value)| (Value::from(key), value)).collect();
             request::reply(request, request::OK, "OK", Value::Map(pairs))
         }
         Err(failure) => request::failed(request, &failure),
-    }
+    };
+    request::spell_both_ways(&mut reply);
+    reply
 }
 
 type Pairs = Vec<(&'static str, Value)>;

@@ -67,3 +67,14 @@ pub(crate) fn reply(request: &Message, code: i32, description: &str, body: Value
 pub(crate) fn failed(request: &Message, failure: &Failure) -> Message {
     reply(request, failure.code, &failure.description, Value::Null)
 }
+
+/// Adds code and description under the names that Python's client looks for on management replies.
+pub(crate) fn spell_both_ways(reply: &mut Message) {
+    let Some(pairs) = &mut reply.application_properties else { return };
+    let names = [("status-code", "statusCode"), ("status-description", "statusDescription")];
+    for (name, other) in names {
+        if let Some((_, value)) = pairs.iter().find(|(key, _)| key.as_str() == Some(name)) {
+            pairs.push((Value::from(other), value.clone()));
+        }
+    }
+}

@@ -8,10 +8,10 @@ use proptest::prelude::*;
 use super::annotations::PARTITION_KEY;
 use super::auth::{Key, Rules, Tokens, WELL_KNOWN_KEY, WELL_KNOWN_NAME, sign};
 use super::egress::{Delivery, Metrics};
-use super::ingest::{FORMAT_BATCH, FORMAT_EVENT, Ingested, ProducerStamp, ingest};
+use super::ingest::{FORMAT_BATCH, FORMAT_EVENT, Ingested, ingest};
 use super::management;
 use crate::broker::{Broker, HubOptions, Route};
-use crate::log::{EncodedBatch, PartitionInfo, StoredEvent};
+use crate::log::{EncodedBatch, PartitionInfo, ProducerStamp, StoredEvent};
 
 const BYTES_MAX: usize = 1 << 20;
 

@@ -25,9 +25,11 @@ async fn accepted_events_are_there_after_a_restart_of_the_hub() {
         assert_eq!(client.send(sender, text(n.to_string())).await, DeliveryState::Accepted);
     }
     hosted.server.shutdown(Duration::from_secs(10)).await;
-    let error = client.detached(sender).await;
-    assert_eq!(&*error.condition, "amqp:connection:forced");
-    client.until("close", |event| matches!(event, Event::Closed { .. }).then_some(())).await;
+    let error = client.until("close", |event| match event {
+        Event::Closed { error, .. } => Some(error.clone()),
+        _ => None,
+    });
+    assert_eq!(&*error.await.expect("a reason").condition, "amqp:connection:forced");
     drop((hosted, client));
 
     let hosted = Hosted::on(open(), ServerOptions::default()).await;

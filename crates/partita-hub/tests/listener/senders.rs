@@ -7,7 +7,7 @@ use partita_core::model::Value;
 use partita_hub::broker::partition_of;
 use partita_hub::service::ingest::FORMAT_BATCH;
 
-use crate::client::{EARLIEST, Hosted, annotation, batch, encoded, reader_of, receiver, text};
+use crate::client::{EARLIEST, Hosted, annotation, batch, encoded, property, reader_of, receiver, text};
 
 fn keyed(key: &str, body: &'static str) -> Message {
     let pair = (Value::Symbol("x-opt-partition-key".into()), Value::from(key));
@@ -86,7 +86,7 @@ async fn what_cannot_be_stored_is_rejected_and_the_link_goes_on() {
 }
 
 #[tokio::test]
-async fn a_message_of_just_the_limit_is_taken_and_one_byte_more_ends_the_link() {
+async fn a_message_of_just_the_limit_is_taken_and_one_byte_more_is_rejected() {
     let hosted = Hosted::new().await;
     let mut client = hosted.client().await;
     let link = client.sender("eh1/Partitions/0").await;
@@ -98,10 +98,9 @@ async fn a_message_of_just_the_limit_is_taken_and_one_byte_more_ends_the_link() 
     assert_eq!(client.receive(reader, 1).await[0].body, Message::decode(&largest).expect("one").body);
     // A client that does not keep to what it was told.
     client.wire.connection().send_any_size(link);
-    client.send_only(link, 0, text("x".repeat((1 << 20) - overhead + 1))).await;
-    assert_eq!(&*client.detached(link).await.condition, "amqp:link:message-size-exceeded");
-    let again = client.sender("eh1").await;
-    assert_eq!(client.send(again, text("fits")).await, DeliveryState::Accepted);
+    let (condition, words) = rejected(&client.send(link, text("x".repeat((1 << 20) - overhead + 1))).await);
+    assert!(condition == "amqp:link:message-size-exceeded" && words.contains("exceeds the limit"), "{words}");
+    assert_eq!(client.send(link, text("fits")).await, DeliveryState::Accepted);
 }
 
 #[tokio::test]
@@ -113,14 +112,76 @@ async fn an_event_that_is_too_large_for_its_reader_is_delivered_all_the_same() {
     let attach = Attach { max_message_size: Some(400), ..receiver("small", &reader_of(0), EARLIEST) };
     let (reader, _) = client.attach(attach).await.expect("attached");
     client.wire.connection().set_credit(reader, 1, false);
-    // This client of ours says what it thinks of it; others take it.
-    let error = client
-        .until("end", |event| match event {
-            Event::Detached { link, error, .. } if *link == reader => Some(error.clone()),
-            _ => None,
-        })
-        .await;
-    assert_eq!(&*error.expect("a reason").condition, "amqp:link:message-size-exceeded");
+    // This client of ours says that it is too much; others take it.
+    let too_large =
+        |event: &Event| matches!(event, Event::TooLarge { link, .. } if *link == reader).then_some(());
+    client.until("event", too_large).await;
+}
+
+fn producer(properties: Vec<(Value, Value)>) -> Attach {
+    Attach {
+        desired_capabilities: vec!["com.microsoft:idempotent-producer".into()],
+        properties,
+        ..Attach::sender("idempotent", "eh1/Partitions/1")
+    }
+}
+
+fn mark(id: &Value, epoch: i16, sequence: i32, body: &'static str) -> bytes::Bytes {
+    let symbol = |name: &str| Value::Symbol(name.into());
+    encoded(&Message {
+        message_annotations: Some(vec![
+            (symbol("com.microsoft:producer-id"), id.clone()),
+            (symbol("com.microsoft:producer-epoch"), Value::Short(epoch)),
+            (symbol("com.microsoft:producer-sequence-number"), Value::Int(sequence)),
+        ]),
+        ..Message::new(body)
+    })
+}
+
+#[tokio::test]
+async fn an_idempotent_producer_s_repetition_is_accepted_and_stored_once() {
+    let hosted = Hosted::new().await;
+    let mut client = hosted.client().await;
+    let (link, answer) = client.attach(producer(Vec::new())).await.expect("attached");
+    let get = |answer: &Attach, name: &str| answer.property(name).cloned().expect(name);
+    let id = get(&answer, "com.microsoft:producer-id");
+    assert!(matches!(id, Value::Long(_)));
+    assert_eq!(get(&answer, "com.microsoft:producer-epoch"), Value::Short(0));
+    let Value::Int(last) = get(&answer, "com.microsoft:producer-sequence-number") else {
+        panic!("no number")
+    };
+    assert_eq!(answer.offered_capabilities, ["com.microsoft:idempotent-producer"]);
+    for (sequence, body) in
+        [(last + 1, "a"), (last + 1, "a"), (last + 2, "b"), (last + 2, "b"), (last + 1, "a")]
+    {
+        assert_eq!(client.send(link, mark(&id, 0, sequence, body)).await, DeliveryState::Accepted);
+    }
+    let (condition, _) = rejected(&client.send(link, mark(&id, 0, last + 9, "gap")).await);
+    assert_eq!(condition, "com.microsoft:out-of-order-sequence");
+    client.wire.connection().detach(link, None);
+
+    // It comes back, and is told where it stands; then a later incarnation takes over.
+    let again = vec![property("com.microsoft:producer-id", id.clone())];
+    let (old, answer) = client.attach(producer(again)).await.expect("attached");
+    assert_eq!(get(&answer, "com.microsoft:producer-sequence-number"), Value::Int(last + 2));
+    let later = vec![
+        property("com.microsoft:producer-id", id.clone()),
+        property("com.microsoft:producer-epoch", Value::Short(1)),
+    ];
+    let later = Attach { name: "later".into(), ..producer(later) };
+    let (new, _) = client.attach(later).await.expect("attached");
+    let (condition, _) = rejected(&client.send(old, mark(&id, 0, last + 3, "late")).await);
+    assert_eq!(condition, "com.microsoft:producer-epoch-stolen");
+    assert_eq!(client.send(new, mark(&id, 1, 0, "c")).await, DeliveryState::Accepted);
+    let reader = client.reader(1, EARLIEST, 10).await;
+    assert_eq!(client.texts(reader, 3).await, ["a", "b", "c"]);
+    let lower = vec![
+        property("com.microsoft:producer-id", id),
+        property("com.microsoft:producer-epoch", Value::Short(0)),
+    ];
+    let error =
+        client.attach(Attach { name: "lower".into(), ..producer(lower) }).await.expect_err("replaced");
+    assert_eq!(&*error.condition, "com.microsoft:producer-epoch-stolen");
 }
 
 #[tokio::test]

@@ -19,7 +19,6 @@ async fn links_without_a_token_are_refused() {
         Attach::sender("s", "eh1"),
         Attach::sender("p", "eh1/Partitions/0"),
         receiver("r", &reader_of(0), EARLIEST),
-        Attach::sender("m", "$management"),
     ] {
         let error = client.attach(attach).await.expect_err("nobody knows this client");
         assert_eq!(&*error.condition, "amqp:unauthorized-access");

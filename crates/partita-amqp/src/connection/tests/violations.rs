@@ -161,7 +161,7 @@ fn a_receiver_sends_nothing() {
 }
 
 #[test]
-fn a_message_that_is_too_large_detaches_the_link_and_its_rest_is_swallowed() {
+fn a_message_that_is_too_large_is_told_and_nothing_of_it_is_kept() {
     let (mut raw, _) = Raw::begun(options());
     raw.frame(0, &Attach::sender("s", "hub"));
     let [Event::Attaching { link, attach }] = &raw.events()[..] else { panic!() };
@@ -171,18 +171,22 @@ fn a_message_that_is_too_large_detaches_the_link_and_its_rest_is_swallowed() {
     raw.frame_with(0, &Transfer { more: true, ..transfer(0, 1) }, &[0; 600]);
     assert_eq!(raw.events().len(), 1);
     raw.frame_with(0, &Transfer { more: true, ..Transfer::part(0) }, &[0; 401]);
-    raw.frame_with(0, &Transfer::part(0), &[0; 600]);
     assert_eq!(raw.server.reassembly_bytes, 0);
-    assert_eq!(raw.detached_with(), condition::MESSAGE_SIZE_EXCEEDED);
+    assert_eq!(raw.events(), []);
+    raw.frame_with(0, &Transfer::part(0), &[0; 600]);
+    assert_eq!(raw.events(), [Event::TooLarge { link: *link, id: 1, settled: false, size: 1_601 }]);
+    assert_eq!(raw.server.reassembly_bytes, 0);
+    raw.frame_with(0, &transfer(0, 2), &[0; 1_000]);
+    assert!(matches!(raw.events()[..], [Event::Delivery(_)]), "the link goes on");
 }
 
 #[test]
-fn a_message_in_one_frame_that_is_too_large_detaches_the_link() {
+fn a_message_in_one_frame_that_is_too_large_is_told() {
     let mut options = options();
     options.limits.message_bytes_max = 999;
-    let (mut raw, _) = Raw::sender(options, 1);
+    let (mut raw, link) = Raw::sender(options, 1);
     raw.frame_with(0, &transfer(0, 0), &[0; 1_000]);
-    assert_eq!(raw.detached_with(), condition::MESSAGE_SIZE_EXCEEDED);
+    assert_eq!(raw.events(), [Event::TooLarge { link, id: 0, settled: false, size: 1_000 }]);
 }
 
 #[test]

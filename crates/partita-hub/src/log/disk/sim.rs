@@ -71,6 +71,14 @@ struct NameChange {
     remove: Option<PathBuf>,
 }
 
+impl NameChange {
+    /// The directory whose names change; nothing moves from one to another here.
+    fn dir(&self) -> Option<&Path> {
+        let name = self.add.as_ref().map(|(name, _)| name).or(self.remove.as_ref());
+        name.and_then(|name| name.parent())
+    }
+}
+
 #[derive(Debug)]
 struct SimFile {
     disk: SimDisk,
@@ -248,6 +256,22 @@ impl Inode {
         }
     }
 
+    /// Makes a range durable, as a direct write does, and nothing beside it: what else the page cache holds stays there.
+    fn sync_range(&mut self, pos: usize, len: usize) {
+        let end = pos + len;
+        if self.durable.len() < end {
+            self.durable.resize(end, 0);
+        }
+        self.durable[pos..end].copy_from_slice(&self.now[pos..end]);
+        for (at, bytes) in std::mem::take(&mut self.unsynced) {
+            let before = pos.saturating_sub(at).min(bytes.len());
+            let after = end.saturating_sub(at).min(bytes.len());
+            let parts = [(at, &bytes[..before]), (at + after, &bytes[after..])];
+            self.unsynced
+                .extend(parts.iter().filter(|part| !part.1.is_empty()).map(|(at, b)| (*at, b.to_vec())));
+        }
+    }
+
     /// Every unsynced sector ends up at any one of its versions.
     fn settle(&mut self, rng: &mut Rng) {
         let mut writes: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
@@ -346,12 +370,15 @@ impl Disk for SimDisk {
         Ok(())
     }
 
-    fn sync_dir(&self, _: &Path) -> io::Result<()> {
-        let mut state = self.state();
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        let state = &mut *self.state();
         let fault = state.next_call(false, false)?;
         if fault.is_none() {
-            state.unsynced_names.clear();
-            state.durable_names = state.names.clone();
+            // Names of other directories stay as they are.
+            let here = |change: &mut NameChange| change.dir() == Some(dir);
+            for change in state.unsynced_names.extract_if(.., here) {
+                apply(&mut state.durable_names, change);
+            }
         }
         state.finish(fault)
     }
@@ -408,7 +435,7 @@ impl DiskFile for SimFile {
         let file = &mut state.files[self.inode];
         file.write(pos as usize, &buf[..len]);
         match fault {
-            None if self.synced => file.sync(),
+            None if self.synced => file.sync_range(pos as usize, len),
             // A direct write that failed has put some of its sectors on the disk, and nothing will add the others.
             Some(Fault::Eio | Fault::ShortWrite) if self.synced => file.lose_power(&mut state.rng),
             _ => {}
