@@ -84,7 +84,7 @@ async fn a_connection_cut_anywhere_loses_and_repeats_nothing() {
     }
     proxy.cut_after(50_000);
     follower.until(2_000).await;
-    assert!(follower.failures >= 20, "only {} connections were cut", follower.failures);
+    assert!(follower.failures >= 10, "only {} connections were cut", follower.failures);
     assert!(
         follower.events.iter().enumerate().all(|(n, event)| *event.text().unwrap() == format!("{n:0>200}"))
     );
