@@ -2,8 +2,8 @@
 
 use futures_util::future::BoxFuture;
 use partita_amqp::event::{last_enqueued, received};
-use partita_core::model::{Event, LastEnqueued, PartitionId, SequenceNumber};
-use partita_core::source::{PartitionReader, SourceError};
+use partita_core::model::{Event, LastEnqueued, PartitionId, Position, SequenceNumber};
+use partita_core::source::{Gap, PartitionReader, SourceError};
 
 use super::EventHubsError;
 use super::client::{Batch, ReaderEnd};
@@ -16,11 +16,27 @@ pub(super) struct Reader {
     batch: std::vec::IntoIter<bytes::Bytes>,
     last_enqueued: Option<LastEnqueued>,
     last: Option<SequenceNumber>,
+    /// Where it was to start, until the first event shows where it did.
+    from: Option<Position>,
+    gap: Option<Gap>,
+}
+
+/// What lies between where a reader was to start and the first event that it got. A hub does not say that it starts later.
+fn gap(from: Position, first: SequenceNumber) -> Option<Gap> {
+    let Position::Sequence { sequence, inclusive } = &from else { return None };
+    let next = sequence.0.saturating_add(i64::from(!inclusive));
+    (first.0 > next.max(0)).then_some(Gap { from, next: first })
 }
 
 impl Reader {
-    pub(super) fn new(link: ReaderEnd, partition: PartitionId, last_enqueued: Option<LastEnqueued>) -> Self {
-        Self { link, partition, batch: Batch::new().into_iter(), last_enqueued, last: None }
+    pub(super) fn new(
+        link: ReaderEnd,
+        partition: PartitionId,
+        from: Position,
+        last_enqueued: Option<LastEnqueued>,
+    ) -> Self {
+        let batch = Batch::new().into_iter();
+        Self { link, partition, batch, last_enqueued, last: None, from: Some(from), gap: None }
     }
 
     /// Decodes up to `events_max` events of the batch at hand.
@@ -48,6 +64,9 @@ impl Reader {
                     self.partition
                 ))
             })?;
+            if let Some(from) = self.from.take() {
+                self.gap = gap(from, event.sequence_number());
+            }
             self.last = Some(event.sequence_number());
             out.push(event);
         }
@@ -80,7 +99,27 @@ impl PartitionReader for Reader {
         })
     }
 
+    fn take_gap(&mut self) -> Option<Gap> {
+        self.gap.take()
+    }
+
     fn last_enqueued(&self) -> Option<LastEnqueued> {
         self.last_enqueued.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reader_that_starts_later_than_asked_has_a_gap() {
+        let (seven, nine) = (SequenceNumber(7), SequenceNumber(9));
+        let after = Position::after_sequence(seven);
+        assert_eq!(gap(after.clone(), nine), Some(Gap { from: after.clone(), next: nine }));
+        assert_eq!(gap(after, SequenceNumber(8)), None);
+        assert_eq!(gap(Position::at_sequence(seven), seven), None);
+        assert!(gap(Position::at_sequence(seven), SequenceNumber(8)).is_some());
+        assert_eq!(gap(Position::Earliest, nine), None);
     }
 }

@@ -68,7 +68,7 @@ impl EventSource for EventHubsSource {
             };
             let queue = (request.prefetch_events, request.prefetch_bytes);
             let link = self.client.receive(attach(self.client.config().hub.as_str(), &request, &from), queue);
-            let reader = Reader::new(link.await?, request.partition, end);
+            let reader = Reader::new(link.await?, request.partition, from, end);
             Ok(Box::new(reader) as Box<dyn PartitionReader>)
         })
     }
