@@ -32,6 +32,8 @@ enum Command {
     Hub(admin::HubArgs),
     Fault(admin::FaultArgs),
     Demo(demo::Args),
+    #[command(hide = true)]
+    DemoProcessor(demo::ProcessorArgs),
 }
 
 /// Why a command ended without doing what was asked.
@@ -66,6 +68,10 @@ fn main() -> ExitCode {
         Command::Demo(args) => {
             log_if_asked();
             demo::run(args)
+        }
+        Command::DemoProcessor(args) => {
+            log_if_asked();
+            demo::run_processor(args)
         }
     };
     match done {
