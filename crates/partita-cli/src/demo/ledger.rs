@@ -187,7 +187,7 @@ mod tests {
         let mut ledger = Ledger::new(dir.path().to_owned(), former);
         book::prepare(dir.path()).unwrap();
         let file = SlotFile::create(&book::path(dir.path(), 1)).unwrap();
-        let mut add = |events| {
+        let add = |events| {
             let handled = Slot::Handled { partition: 0, span: span("home-1", 1, events) };
             file.add(&handled.encode()).unwrap();
         };
