@@ -128,6 +128,9 @@ impl Fleet {
         });
         let member = member.ok_or("there is no processor to freeze")?;
         let id = member.id();
+        if member.frozen {
+            return Err(format!("{id} is frozen already"));
+        }
         signal(member, Pause::Stop)?;
         member.frozen = true;
         self.frozen.insert(id.clone());

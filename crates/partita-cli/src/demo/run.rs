@@ -173,6 +173,8 @@ impl Run {
                     self.show.problem(self.ledger.now(), &why)?;
                 }
                 self.look().await?;
+                let board = self.board(self.ledger.now()).await;
+                self.show.board(board)?;
             }
             Order::Draw => self.show.draw()?,
             Order::End => return Ok(Next::End),

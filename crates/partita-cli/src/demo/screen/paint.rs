@@ -98,7 +98,7 @@ fn paint_partitions(board: &Board, layout: Layout, frame: &mut Frame<'_>, area: 
         let x = area.x + at as u16 * CELL_WIDTH;
         let column = Rect { x, width: CELL_WIDTH.min(area.right().saturating_sub(x)), ..area };
         let heading =
-            format!("{:>4} {:<9}{:>6}{:>7}{:>8}{:>5}", "part", "owner", "epoch", "ev/s", "lag", "ckpt");
+            format!("{:>4} {:<9}{:>6}{:>7}{:>7}{:>5}", "part", "owner", "epoch", "ev/s", "lag", "ckpt");
         let mut lines = vec![Line::styled(heading, bold())];
         lines.extend(rows.iter().map(partition));
         frame.render_widget(Paragraph::new(lines), column);
@@ -117,7 +117,7 @@ fn partition(row: &Row) -> Line<'static> {
         Some(id) => Span::raw(format!("{:<9}", cut(id.as_str(), 9))),
         None => Span::styled(format!("{:<9}", "nobody"), bad()),
     };
-    let lag = format!("{:>8}", grouped(row.lag));
+    let lag = format!("{:>7}", grouped(row.lag));
     let lag = if row.lag >= LAG_HIGH {
         Span::styled(lag, colour(Style::new(), Color::Yellow))
     } else {
@@ -244,7 +244,7 @@ mod tests {
             owner: (partition != 5).then(|| id(partition % workers)),
             epoch: Some(Epoch(12)),
             events_per_second: 1_250,
-            lag: 123_456,
+            lag: 23_456,
             checkpoint_age: Some(Duration::from_millis(700)),
         });
         let workers = (0..workers).map(|n| Worker {
@@ -286,8 +286,8 @@ mod tests {
         let text = lines.join("\n");
         for part in [
             "Partita demo   7s of 20s   20,000 events/s",
-            "part owner     epoch   ev/s     lag ckpt",
-            "   0 home-1       12  1,250 123,456 0.7s",
+            "part owner     epoch   ev/s    lag ckpt part",
+            "   0 home-1       12  1,250 23,456 0.7s    8",
             "   5 nobody",
             "  15 home-4",
             "> home-1",
