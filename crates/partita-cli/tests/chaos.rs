@@ -1,8 +1,9 @@
 //! Hub, database and processors as real processes, with real kills and freezes past the ttl; counted by a reader of its own.
-//! With PARTITA_LONG=1 it goes on for 500 kills and 100 freezes.
+//! With PARTITA_LONG=1 it goes on for 500 kills and 100 freezes; PARTITA_PROOF names the file that takes the figures.
 
 #![cfg(unix)]
 
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
@@ -87,9 +88,36 @@ fn nothing_is_lost_and_no_planned_move_repeats_an_event_whatever_is_killed_or_fr
         number("handoffs"),
         result["failover_gap_ms"]["p99"],
     );
+    if let Some(file) = std::env::var_os("PARTITA_PROOF") {
+        write_proof(file.as_ref(), &result, &chaos);
+    }
     assert_eq!((number("lost"), number("duplicated_by_handoff")), (0, 0), "{result}\n{stderr}");
     assert_eq!(number("processed"), number("produced"), "{result}");
     assert_eq!(number("crashes"), u64::from(chaos.kills), "{result}\n{stderr}");
     assert!(number("produced") > 10_000, "{result}");
     assert!(output.status.success(), "{result}\n{stderr}");
+}
+
+/// Puts the figures between their marks in a document.
+fn write_proof(file: &Path, result: &Value, chaos: &Chaos) {
+    let [begin, end] = ["begin", "end"].map(|mark| format!("<!-- processes: {mark} -->"));
+    let gap = |key: &str| format!("{} / {} ms over {}", result[key]["p50"], result[key]["p99"], result[key]["n"]);
+    let rows = [
+        ("kills survived", result["crashes"].to_string()),
+        ("freezes of 7 s survived", chaos.freezes.to_string()),
+        ("events produced", result["produced"].to_string()),
+        ("events handled", result["processed"].to_string()),
+        ("events lost", result["lost"].to_string()),
+        ("events handled again, planned moves", result["duplicated_by_handoff"].to_string()),
+        ("events handled again, after kills and freezes", result["duplicated_by_crash"].to_string()),
+        ("hand-offs", result["handoffs"].to_string()),
+        ("hand-off, nobody reads: p50 / p99", gap("handoff_gap_ms")),
+        ("owner lost, nobody reads: p50 / p99", gap("failover_gap_ms")),
+    ];
+    let table: String = rows.iter().map(|(what, figure)| format!("| {what} | {figure} |\n")).collect();
+    let whole = std::fs::read_to_string(file).expect("the document");
+    let (before, rest) = whole.split_once(&begin).expect("the mark where figures begin");
+    let (_, after) = rest.split_once(&end).expect("the mark where figures end");
+    let text = format!("{before}{begin}\n| what | figure |\n| --- | ---: |\n{table}{end}{after}");
+    std::fs::write(file, text).expect("the document can be written");
 }
