@@ -16,6 +16,8 @@ pub(crate) enum Unit {
     PerSecond,
     MillionsPerSecond,
     GigabytesPerSecond,
+    Megabytes,
+    Kilobytes,
     Share,
     Count,
 }
@@ -33,6 +35,8 @@ impl Unit {
             Self::PerSecond => format!("{value:.2} /s"),
             Self::MillionsPerSecond => format!("{value:.2} M/s"),
             Self::GigabytesPerSecond => format!("{value:.1} GB/s"),
+            Self::Megabytes => format!("{value:.1} MB"),
+            Self::Kilobytes => format!("{value:.1} kB"),
             Self::Share => format!("{:.0} %", value * 100.0),
             Self::Count => format!("{value:.0}"),
         }
