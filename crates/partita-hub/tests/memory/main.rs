@@ -11,6 +11,7 @@ mod messages;
 mod raw;
 
 use std::io::Write;
+use std::time::Duration;
 
 use partita_amqp::performative::DeliveryState;
 use partita_hub::broker::Route;
@@ -38,6 +39,17 @@ impl Memory {
     /// What there is by now does not count.
     fn forget(&mut self) {
         self.before = resident();
+    }
+
+    /// It no longer changes: whatever goes on by itself has come to its end.
+    async fn settled(&self) {
+        let (mut last, mut same) = (resident(), 0);
+        while same < 5 {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            let now = resident();
+            same = if now.abs_diff(last) < 64 << 10 { same + 1 } else { 0 };
+            last = now;
+        }
     }
 
     /// It is no more than so many bytes more than it was.

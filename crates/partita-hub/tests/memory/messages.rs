@@ -24,6 +24,7 @@ async fn credit_without_end_costs_no_more_than_what_is_sent_ahead() {
         raw.tell(0, Flow { incoming_window: u32::MAX, ..flow(Some(0), Some(u32::MAX)) }).await;
         stalled.push(raw);
     }
+    memory.settled().await;
     still_served(&hosted).await;
     memory.has_grown_by_at_most(40 << 20, "5 readers that ask for everything and read nothing");
 }
