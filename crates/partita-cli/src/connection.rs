@@ -62,6 +62,11 @@ pub(crate) struct ConnectionArgs {
 impl ConnectionArgs {
     /// A client of a hub. Nothing is connected yet.
     pub(crate) fn client(&self, hub: &str, command: &str) -> Result<EventHubs, Failure> {
+        self.client_and_host(hub, command).map(|(client, _)| client)
+    }
+
+    /// The same, and the host that the hub is known by.
+    pub(crate) fn client_and_host(&self, hub: &str, command: &str) -> Result<(EventHubs, String), Failure> {
         let (string, from) = self.string()?;
         let mut builder = EventHubs::builder(&string)
             .hub(hub)
@@ -80,10 +85,11 @@ impl ConnectionArgs {
         if let Some(proxy) = &self.proxy {
             builder = builder.proxy(proxy);
         }
-        builder.build().map_err(|error| match error {
+        let client = builder.build().map_err(|error| match error {
             BuildError::ConnectionString(error) => Failure::Usage(format!("{error} ({from})")),
             error => Failure::Usage(error.to_string()),
-        })
+        })?;
+        Ok((client, string.host().to_owned()))
     }
 
     fn string(&self) -> Result<(ConnectionString, String), Failure> {

@@ -10,6 +10,7 @@ mod consume;
 mod demo;
 mod event;
 mod events;
+mod group;
 mod interrupt;
 mod output;
 mod produce;
@@ -51,6 +52,9 @@ enum Command {
     Produce(produce::Args),
     Consume(consume::Args),
     Event(event::Args),
+    Status(group::StatusArgs),
+    Moves(group::MovesArgs),
+    Plan(group::PlanArgs),
     Hub(admin::HubArgs),
     Fault(admin::FaultArgs),
     Demo(demo::Args),
@@ -123,6 +127,9 @@ fn main() -> ExitCode {
         Command::Produce(args) => produce::run(args),
         Command::Consume(args) => consume::run(args),
         Command::Event(args) => event::run(args),
+        Command::Status(args) => group::status(args),
+        Command::Moves(args) => group::moves(args),
+        Command::Plan(args) => group::plan(args),
         Command::Hub(args) => admin::hub(args),
         Command::Fault(args) => admin::fault(args),
         Command::Completions { shell } => completions(shell),
