@@ -50,8 +50,9 @@ struct GroupArgs {
     group: String,
 
     /// The store that the processors of the group share, such as sqlite:checkpoints.db
-    #[arg(long, value_name = "URL", env = "PARTITA_STORE")]
-    store: StoreUrl,
+    // Parsed by us: it may hold a password, which must not be repeated.
+    #[arg(long, value_name = "URL", env = "PARTITA_STORE", hide_env_values = true)]
+    store: String,
 
     /// How to print: for people, or as JSON for programs
     #[arg(long, short, value_enum, default_value_t = Form::Table, value_name = "FORM")]
@@ -84,7 +85,9 @@ impl GroupArgs {
             hub: HubName::new(client.hub().as_str()),
             group: ConsumerGroup::new(&self.group),
         };
-        Ok(Place { scope, store: self.store.open()?, client })
+        let store: StoreUrl =
+            self.store.parse().map_err(|said| Failure::Usage(format!("--store: {said}")))?;
+        Ok(Place { scope, store: store.open()?, client })
     }
 }
 

@@ -32,7 +32,7 @@ const INSTANCES: [Column; 6] = [
     ("UP", true),
     ("HOST", false),
 ];
-pub(super) const MOVES: [Column; 6] =
+const MOVES: [Column; 6] =
     [("WHEN", true), ("PARTITION", true), ("FROM", false), ("TO", false), ("EPOCH", true), ("REASON", false)];
 
 /// All of a group, in at most so many rows, if that matters.
@@ -43,7 +43,7 @@ pub(super) fn status(group: &Group, rows_max: Option<usize>) -> Vec<String> {
     let mut moves_shown = moves.len();
     let mut partitions_shown = group.partitions.len();
     if let Some(rows_max) = rows_max {
-        let rest = (rows_max).saturating_sub(FRAME_ROWS + instances.len() + notes.len());
+        let rest = rows_max.saturating_sub(FRAME_ROWS + instances.len().max(1) + notes.len());
         if moves_shown + partitions_shown > rest {
             moves_shown = moves_shown.min(rest.saturating_sub(partitions_shown).max(2));
             // One row says how many are not shown.
@@ -60,7 +60,11 @@ pub(super) fn status(group: &Group, rows_max: Option<usize>) -> Vec<String> {
         lines.push(format!("... and {} more partitions", group.partitions.len() - partitions_shown));
     }
     lines.push(String::new());
-    lines.extend(table::lines(&INSTANCES, instances));
+    if instances.is_empty() {
+        lines.push("No instance is running.".to_owned());
+    } else {
+        lines.extend(table::lines(&INSTANCES, instances));
+    }
     if moves_shown > 0 {
         lines.push(String::new());
         lines.extend(table::lines(&MOVES, moves.into_iter().take(moves_shown).collect()));
