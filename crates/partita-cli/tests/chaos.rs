@@ -3,6 +3,7 @@
 
 #![cfg(unix)]
 
+use std::io::Write;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
@@ -76,9 +77,9 @@ fn nothing_is_lost_and_no_planned_move_repeats_an_event_whatever_is_killed_or_fr
     let result: Value =
         serde_json::from_slice(&output.stdout).unwrap_or_else(|why| panic!("{why}: {stderr}"));
     let number = |key: &str| result[key].as_u64().unwrap_or_else(|| panic!("{key} in {result}"));
-    eprintln!(
+    let line = format!(
         "counted: real processes: {} kills, {} freezes past the ttl, {} events, lost {}, repeated by planned moves {}, \
-         repeated after crashes {}, hand-offs {}, failover p99 {} ms",
+         repeated after crashes {}, hand-offs {}, failover p99 {} ms\n",
         number("crashes"),
         chaos.freezes,
         number("produced"),
@@ -88,6 +89,7 @@ fn nothing_is_lost_and_no_planned_move_repeats_an_event_whatever_is_killed_or_fr
         number("handoffs"),
         result["failover_gap_ms"]["p99"],
     );
+    std::io::stderr().write_all(line.as_bytes()).unwrap();
     if let Some(file) = std::env::var_os("PARTITA_PROOF") {
         write_proof(file.as_ref(), &result, &chaos);
     }
@@ -101,7 +103,8 @@ fn nothing_is_lost_and_no_planned_move_repeats_an_event_whatever_is_killed_or_fr
 /// Puts the figures between their marks in a document.
 fn write_proof(file: &Path, result: &Value, chaos: &Chaos) {
     let [begin, end] = ["begin", "end"].map(|mark| format!("<!-- processes: {mark} -->"));
-    let gap = |key: &str| format!("{} / {} ms over {}", result[key]["p50"], result[key]["p99"], result[key]["n"]);
+    let gap =
+        |key: &str| format!("{} / {} ms over {}", result[key]["p50"], result[key]["p99"], result[key]["n"]);
     let rows = [
         ("kills survived", result["crashes"].to_string()),
         ("freezes of 7 s survived", chaos.freezes.to_string()),
