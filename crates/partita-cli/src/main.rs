@@ -58,6 +58,8 @@ enum Command {
     Hub(admin::HubArgs),
     Fault(admin::FaultArgs),
     Demo(demo::Args),
+    #[command(hide = true)]
+    DemoProcessor(demo::ProcessorArgs),
     /// Prints completions for a shell, to be put where it looks for them
     Completions {
         /// The shell
@@ -136,6 +138,10 @@ fn main() -> ExitCode {
         Command::Demo(args) => {
             log_if_asked();
             demo::run(args)
+        }
+        Command::DemoProcessor(args) => {
+            log_if_asked();
+            demo::run_processor(args)
         }
     };
     match done {
