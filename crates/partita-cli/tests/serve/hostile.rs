@@ -24,7 +24,7 @@ const WANTED: usize = 10_000;
 const OWN_FILES: usize = 1_000;
 
 /// What one of them may cost the hub.
-const EACH_BYTES_MAX: u64 = 16 << 10;
+const EACH_BYTES_MAX: u64 = 32 << 10;
 
 /// What they say before they say nothing more: nothing, parts of all that may come first, and all of a header.
 const BEGINNINGS: [&[u8]; 5] = [
