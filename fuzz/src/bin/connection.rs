@@ -15,8 +15,8 @@ use partita_amqp::{frame, sasl};
 
 /// Small, so that a few bytes reach them.
 const FRAME_BYTES_MAX: u32 = 512;
-const OUTBOX_BYTES_MAX: usize = 4 << 10;
-const EVENTS_MAX: usize = 16;
+const OUTBOX_BYTES_MAX: usize = 1 << 10;
+const EVENTS_MAX: usize = 4;
 const MESSAGE_BYTES_MAX: u64 = 1_000;
 
 /// What is written at most: the answers to events that were taken before the outbox was looked at, each less than two frames of
@@ -64,14 +64,15 @@ fn opening() -> Vec<u8> {
 }
 
 /// Does what programs do about events.
-fn act(connection: &mut Connection, event: Event) {
+fn act(connection: &mut Connection, settled: bool, event: Event) {
     match event {
         Event::Attaching { link, attach } => {
             connection.answer_attach(link, Attach { max_message_size: Some(MESSAGE_BYTES_MAX), ..attach.answer() });
             connection.set_credit(link, 3, false);
         }
         Event::Credit { link, drain, .. } => {
-            let _ = connection.send(link, Outgoing::unsettled(7), Bytes::from_static(&[7; 700]));
+            let message = if settled { Outgoing::settled(7) } else { Outgoing::unsettled(7) };
+            let _ = connection.send(link, message, Bytes::from_static(&[7; 700]));
             if drain {
                 connection.drained(link);
             }
@@ -103,7 +104,7 @@ fuzz_target!(|data: &[u8]| {
         input.extend_from_slice(&opening());
         connection.receive(&mut input);
     }
-    let (reads, keeps_time) = (role & 8 != 0, role & 16 != 0);
+    let (reads, keeps_time, settled) = (role & 8 != 0, role & 16 != 0, role & 32 != 0);
     let mut rest = data;
     let mut size = usize::from(*cut);
     while !rest.is_empty() && !connection.is_closed() {
@@ -113,7 +114,7 @@ fuzz_target!(|data: &[u8]| {
         input.extend_from_slice(part);
         let mut paused = connection.receive(&mut input);
         while let Some(event) = connection.poll() {
-            act(&mut connection, event);
+            act(&mut connection, settled, event);
         }
         let written = connection.outbox().len();
         assert!(written <= WRITTEN_BYTES_MAX, "{written} bytes wait for a peer that does not read");
@@ -134,7 +135,7 @@ fuzz_target!(|data: &[u8]| {
     }
     // Whatever was said last is no reason to fall over.
     while let Some(event) = connection.poll() {
-        act(&mut connection, event);
+        act(&mut connection, settled, event);
     }
     connection.close(None);
 });
