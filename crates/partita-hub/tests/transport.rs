@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::{SinkExt, StreamExt};
-use partita_hub::listener::transport::{AcceptError, ClientStream, PATH, SUBPROTOCOL, Transport, tls};
+use partita_hub::listener::transport::{
+    AcceptError, ClientStream, HANDSHAKE_TIME_MAX, PATH, SUBPROTOCOL, Transport, tls,
+};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsConnector;
@@ -294,6 +296,34 @@ async fn who_says_nothing_is_sent_away() {
             tcp
         };
         let (_client, server) = meet(transport, client).await;
+        assert!(matches!(server, Err(AcceptError::TimedOut)), "{server:?}");
+    }
+}
+
+/// A byte now and then is no reason to wait longer than for nothing.
+#[tokio::test(start_paused = true)]
+async fn who_says_little_is_sent_away_at_the_same_time() {
+    let (config, _) = certificate();
+    let request = b"GET /$servicebus/websocket HTTP/1.1\r\nHost: localhost\r\nX-Slow: ".as_slice();
+    for (transport, said) in [
+        (Transport::Plain, request),
+        // A TLS record of a client's hello that has more bytes than will ever come.
+        (Transport::Tls(config), b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\x00\x00\x00\x00\x00"),
+    ] {
+        let begun = tokio::time::Instant::now();
+        let client = |mut tcp: TcpStream| async move {
+            for byte in said.iter().cycle() {
+                // Until nobody listens any more.
+                if tcp.write_all(std::slice::from_ref(byte)).await.is_err()
+                    || begun.elapsed() > 2 * HANDSHAKE_TIME_MAX
+                {
+                    break;
+                }
+                tokio::time::sleep(Duration::from_secs(1)).await;
+            }
+        };
+        let (waited, server) = meet(transport, client).await;
+        let () = waited;
         assert!(matches!(server, Err(AcceptError::TimedOut)), "{server:?}");
     }
 }
