@@ -9,7 +9,7 @@ use thiserror::Error;
 use super::auth::{Authorization, TokenSource};
 use super::client::{Client, Config};
 use super::management::{self, HubProperties, PartitionProperties};
-use super::producer::{OUTSTANDING_BYTES_MAX, Producer};
+use super::producer::{BufferedProducerBuilder, OUTSTANDING_BYTES_MAX, Producer};
 use super::transport::{Endpoint, Path, Proxy};
 use super::{ConnectionString, ConnectionStringError, EventHubsError, EventHubsSource, Service};
 
@@ -68,7 +68,17 @@ impl EventHubs {
 
     /// Sends to it, with at most [`OUTSTANDING_BYTES_MAX`] under way.
     pub fn producer(&self) -> Producer {
-        Producer::new(self.client.clone(), OUTSTANDING_BYTES_MAX)
+        Producer::new(self.client.clone(), OUTSTANDING_BYTES_MAX, false)
+    }
+
+    /// The same, with events that are numbered, so that the hub takes none twice when an answer was lost.
+    pub fn idempotent_producer(&self) -> Producer {
+        Producer::new(self.client.clone(), OUTSTANDING_BYTES_MAX, true)
+    }
+
+    /// Sends to it events that are handed over one by one, in batches.
+    pub fn buffered_producer(&self) -> BufferedProducerBuilder {
+        BufferedProducerBuilder::new(self.client.clone())
     }
 
     /// What the hub says about itself.

@@ -154,6 +154,14 @@ pub(crate) async fn take(reader: &mut Box<dyn PartitionReader>, count: usize) ->
     events
 }
 
+/// A line that `./test` shows.
+#[allow(clippy::print_stderr)]
+pub(crate) fn counted(what: &str) {
+    // Past the test harness, which keeps what a test prints.
+    use std::io::Write as _;
+    let _ = writeln!(std::io::stderr(), "counted: {what}");
+}
+
 pub(crate) fn partition(number: u32) -> PartitionId {
     number.into()
 }
