@@ -29,6 +29,20 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         let began = Instant::now();
         let producer = hubs.producer();
         let each = (events - held).div_ceil(partitions.len() as u64);
+        if std::env::var("BUFFERED").is_ok() {
+            let builder = hubs.buffered_producer();
+            let producer = if std::env::var("IDEMPOTENT").is_ok() { builder.idempotent() } else { builder }.build();
+            let body = bytes::Bytes::from(vec![7; 256]);
+            for _ in 0..each {
+                for partition in &partitions {
+                    drop(producer.send(Route::partition(partition.clone()), Event::builder(body.clone())).await?);
+                }
+            }
+            producer.close().await?;
+            let rate = (events - held) as f64 / began.elapsed().as_secs_f64();
+            println!("buffered {} events, {rate:.0}/s", each * partitions.len() as u64);
+            return Ok(());
+        }
         let sends = partitions.iter().map(|partition| {
             let (producer, route) = (producer.clone(), Route::partition(partition.clone()));
             let body = bytes::Bytes::from(vec![7; 256]);

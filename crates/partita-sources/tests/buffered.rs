@@ -57,7 +57,7 @@ async fn without_a_key_batches_go_round_and_all_arrive() {
     let producer = served.client().buffered_producer().build();
     for round in 0..8 {
         for n in 0..10 {
-            let _ = hand_over(&producer, Route::Any, event(round * 10 + n)).await;
+            drop(hand_over(&producer, Route::Any, event(round * 10 + n)).await);
         }
         producer.flush().await.expect("sent");
     }
@@ -83,7 +83,7 @@ async fn no_more_is_buffered_than_allowed_and_whoever_sends_more_waits() {
     for n in 0..200 {
         // Events of very different sizes; some larger than all the room.
         let body = vec![7; [1, 90, 300, 2_000][n % 4]];
-        let _ = hand_over(&producer, Route::partition(n as u32 % 2), Event::builder(body)).await;
+        drop(hand_over(&producer, Route::partition(n as u32 % 2), Event::builder(body)).await);
         let (events, bytes) = producer.buffered();
         assert!(events <= 10 && bytes <= 1_000, "{events} events, {bytes} bytes");
         (events_most, bytes_most) = (events_most.max(events), bytes_most.max(bytes));
@@ -98,7 +98,7 @@ async fn what_lingers_goes_when_others_need_its_room() {
     let hour = Duration::from_secs(3_600);
     let producer = served.client().buffered_producer().linger(hour).events_max(10).build();
     for n in 0..95 {
-        let _ = hand_over(&producer, Route::partition(n as u32 % 2), event(n)).await;
+        drop(hand_over(&producer, Route::partition(n as u32 % 2), event(n)).await);
     }
     tokio::time::timeout(PATIENCE, producer.flush()).await.expect("in time").expect("sent");
     assert_eq!(producer.buffered(), (0, 0));
@@ -173,8 +173,8 @@ async fn through_trouble(idempotent: bool) -> (Vec<Vec<usize>>, usize) {
     let hubs = served.builder().endpoint(format!("amqp://{}", proxy.address)).build().expect("a client");
     let builder = hubs.buffered_producer().linger(Duration::from_millis(1)).events_max(500);
     let producer = if idempotent { builder.idempotent() } else { builder }.build();
-    let _ = hand_over(&producer, Route::partition(0), event(0)).await;
-    let _ = hand_over(&producer, Route::partition(1), event(0)).await;
+    drop(hand_over(&producer, Route::partition(0), event(0)).await);
+    drop(hand_over(&producer, Route::partition(1), event(0)).await);
     let mut troubled = tokio::spawn(trouble(served, proxy));
     let (mut sent, mut over, mut after) = (1, None, 0);
     let mut receipts = Vec::new();
