@@ -31,11 +31,16 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         let each = (events - held).div_ceil(partitions.len() as u64);
         if std::env::var("BUFFERED").is_ok() {
             let builder = hubs.buffered_producer();
-            let producer = if std::env::var("IDEMPOTENT").is_ok() { builder.idempotent() } else { builder }.build();
+            let producer =
+                if std::env::var("IDEMPOTENT").is_ok() { builder.idempotent() } else { builder }.build();
             let body = bytes::Bytes::from(vec![7; 256]);
             for _ in 0..each {
                 for partition in &partitions {
-                    drop(producer.send(Route::partition(partition.clone()), Event::builder(body.clone())).await?);
+                    drop(
+                        producer
+                            .send(Route::partition(partition.clone()), Event::builder(body.clone()))
+                            .await?,
+                    );
                 }
             }
             producer.close().await?;

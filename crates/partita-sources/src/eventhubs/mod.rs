@@ -4,7 +4,10 @@ mod auth;
 mod builder;
 mod client;
 mod connection_string;
+#[cfg(feature = "entra")]
+mod entra;
 mod error;
+mod iothub;
 mod management;
 mod producer;
 mod reader;

@@ -2,6 +2,8 @@
 #![allow(dead_code)] // Each test uses a part of it.
 
 pub(crate) mod proxy;
+pub(crate) mod service;
+pub(crate) mod tls;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -43,9 +45,13 @@ impl Served {
 
     /// Over another transport than plain TCP.
     pub(crate) async fn over(partitions: u32, transport: Transport) -> Self {
+        Self::of(partitions, ServerOptions::default(), transport).await
+    }
+
+    pub(crate) async fn of(partitions: u32, options: ServerOptions, transport: Transport) -> Self {
         let dir = tempfile::tempdir().expect("dir");
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
-        Self::start(dir, partitions, listener, ServerOptions::default(), transport)
+        Self::start(dir, partitions, listener, options, transport)
     }
 
     fn start(
