@@ -26,9 +26,9 @@ const PROCESS_MIN: f64 = 1.0;
 const SDK_RATIO_MIN: f64 = 5.0;
 /// Durable events per second of a buffered producer, in millions.
 const PRODUCE_MIN: f64 = 0.4;
-/// What a processor may need for events that its handler has not taken: the queues of all partitions, in the worst case each
-/// beside the last read of the connection that it shares memory with, and some for the connection.
-const SLOW_MB_MAX: f64 = PARTITIONS as f64 * (PREFETCH_BYTES as f64 + 256e3) / 1e6 + 16.0;
+/// What a processor may need for events that its handler has not taken: two queues for each partition, the link's and the
+/// pump's, and some for connection, store and threads.
+const SLOW_MB_MAX: f64 = PARTITIONS as f64 * 2.0 * PREFETCH_BYTES as f64 / 1e6 + 16.0;
 
 /// How many events an SDK reads: enough for seconds.
 const SDK_EVENTS: u64 = 150_000;
@@ -65,7 +65,7 @@ pub(crate) fn run(quick: bool) -> Section {
              {BATCH_EVENTS}, {PREFETCH_EVENTS} events ahead per partition, checkpoints every second in SQLite, from the first event on; the best of {rounds} rounds counts. The official SDKs read the first {SDK_EVENTS} \
              events of the same hub in the same run, without checkpoints; for each the best of these settings counts: {tuned}. Producer: events handed over one by one to a buffered producer, in turn to all partitions, \
              accepted after fdatasync; its peer is plain 1 MiB writes, each with fdatasync, over an existing file of the same disk. Slow handler: 100 ms for every event, and the growth of the resident memory after 5 s; \
-             the limit is what all queues may hold, {PREFETCH_BYTES} bytes each, and 256 kB for what each shares memory with, and 16 MB for connection, store and threads."
+             the limit is what the two queues of each partition may hold, the link's and the pump's, {PREFETCH_BYTES} bytes each, and 16 MB for connection, store and threads."
         ),
         figures,
     }

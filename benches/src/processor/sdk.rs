@@ -103,8 +103,8 @@ impl Sdk {
                     runs(Command::new("npm").args(npm).current_dir(&dir), advice)
                 })?;
                 // Beside its modules, where Node looks for them.
-                let script = dir.join("drain.js");
-                std::fs::copy(benches.join("sdk/js/drain.js"), &script).map_err(|_| advice)?;
+                let script = dir.join("drain.mjs");
+                std::fs::copy(benches.join("sdk/js/drain.mjs"), &script).map_err(|_| advice)?;
                 Ok(Program { sdk: self, program: "node".into(), script: Some(script) })
             }
         }

@@ -64,7 +64,7 @@ async fn measure(what: &str, connection: &str, events: u64, dir: &Path) -> f64 {
         .instance_id(InstanceId::generate("bench"))
         .initial_position(Position::Earliest)
         .batch_size(if slow { 1 } else { BATCH_EVENTS })
-        .prefetch_events(if slow { usize::MAX >> 32 } else { PREFETCH_EVENTS })
+        .prefetch_events(PREFETCH_EVENTS)
         .prefetch_bytes(PREFETCH_BYTES)
         .checkpoint(Checkpoint::after(Duration::from_secs(1)))
         .on_batch(move |batch: Vec<Event>, _: Context| {

@@ -1,7 +1,7 @@
 // Reads a hub from the beginning with the official SDK and says how many events per second that were, from the first batch on:
-// drain.js CONNECTION_STRING HUB PARTITIONS EVENTS BATCH PREFETCH
+// drain.mjs CONNECTION_STRING HUB PARTITIONS EVENTS BATCH PREFETCH
 
-const { EventHubConsumerClient, earliestEventPosition } = require("@azure/event-hubs");
+import { EventHubConsumerClient, earliestEventPosition } from "@azure/event-hubs";
 
 const [connection, hub, ...numbers] = process.argv.slice(2);
 const [partitions, events, batch, prefetch] = numbers.map(Number);
