@@ -34,7 +34,7 @@ HUBS = {
     "websocket": 1,
     "tls": 1,
     "restart": 2,
-    "processors": 8,
+    "processors": 9,
     "rich": 5,
 }
 

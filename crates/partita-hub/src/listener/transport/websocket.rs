@@ -19,8 +19,10 @@ use super::AcceptError;
 
 /// Where the WebSocket is.
 pub const PATH: &str = "/$servicebus/websocket";
-/// What is spoken in it.
+/// What is spoken in it, as Event Hubs calls it.
 pub const SUBPROTOCOL: &str = "AMQPWSB10";
+/// The name in AMQP's own binding, which the SDKs for Go and Rust ask for.
+const SUBPROTOCOL_OF_AMQP: &str = "amqp";
 
 /// The longest request for an upgrade.
 const REQUEST_BYTES_MAX: usize = 8 << 10;
@@ -85,11 +87,15 @@ fn answer(request: &Request) -> Result<Vec<u8>, &'static str> {
     let offered = request.headers().get_all(SEC_WEBSOCKET_PROTOCOL);
     let mut offered =
         offered.iter().filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(','));
-    if !offered.any(|name| name.trim().eq_ignore_ascii_case(SUBPROTOCOL)) {
-        return Err("the subprotocol must be AMQPWSB10");
-    }
+    let known = |name: &str| {
+        let same = |known: &&str| name.trim().eq_ignore_ascii_case(known);
+        [SUBPROTOCOL, SUBPROTOCOL_OF_AMQP].into_iter().find(same)
+    };
+    let Some(subprotocol) = offered.find_map(known) else {
+        return Err("the subprotocol must be AMQPWSB10 or amqp");
+    };
     let mut response = create_response(request).map_err(|_| "it is no WebSocket upgrade of version 13")?;
-    response.headers_mut().insert(SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(SUBPROTOCOL));
+    response.headers_mut().insert(SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(subprotocol));
     let mut bytes = Vec::new();
     write_response(&mut bytes, &response).map_err(|_| "it cannot be answered")?;
     Ok(bytes)
@@ -241,7 +247,7 @@ mod tests {
     async fn what_did_not_fit_the_wire_leaves_while_it_is_read() {
         let (theirs, ours) = tokio::io::duplex(1_024);
         let mut request = format!("ws://localhost{PATH}").into_client_request().unwrap();
-        request.headers_mut().insert(SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(SUBPROTOCOL));
+        request.headers_mut().insert(SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(subprotocol));
         let (client, server) = tokio::join!(client_async(request, theirs), upgrade(ours, Vec::new()));
         let ((mut client, _), mut server) = (client.unwrap(), server.unwrap());
         assert_eq!(server.write(&[7; 10_000]).await.unwrap(), 10_000);

@@ -19,11 +19,16 @@ final class Rich {
     static void write(JsonNode context) {
         EventData event = new EventData(HexFormat.of().parseHex(context.get("bodies").get("data").asText()));
         event.setMessageId(context.get("writer").asText() + "-data").setCorrelationId("correlated").setContentType("application/json");
+        ObjectNode line = Main.object();
+        ArrayNode without = line.putArray("without");
         for (Map.Entry<String, JsonNode> one : context.get("properties").properties()) {
+            if (one.getValue().get(0).asText().equals("binary")) {
+                without.add(one.getKey()); // the SDK cannot write an array of bytes
+                continue;
+            }
             event.getProperties().put(one.getKey(), value(one.getValue().get(0).asText(), one.getValue().get(1)));
         }
         Client.send(context, "rich", List.of(event), Client.to(context.get("partition").asText()));
-        ObjectNode line = Main.object();
         line.putArray("bodies").add("data");
         Main.say(line);
     }
@@ -37,7 +42,6 @@ final class Rich {
             case "float" -> (float) value.asDouble();
             case "timestamp" -> new Date(value.asLong());
             case "uuid" -> UUID.fromString(value.asText());
-            case "binary" -> HexFormat.of().parseHex(value.asText());
             default -> value.asText();
         };
     }
