@@ -97,7 +97,7 @@ async fn a_hub_that_does_not_answer_prevents_the_start_after_half_a_minute() {
     ready.source.hang_describing();
     let processor = builder.on_event(|_, _| async { Ok(()) }).build().unwrap();
     let began = tokio::time::Instant::now();
-    let error = soon("an answer", processor.start()).await.err().expect("it cannot start");
+    let error = soon("an answer", processor.start()).await.expect_err("it cannot start");
     assert!(matches!(error, StartError::Source(_)), "{error}");
     assert!(error.to_string().contains("not described within"), "{error}");
     assert!(began.elapsed() >= secs(30), "{:?}", began.elapsed());

@@ -146,12 +146,18 @@ fn run(runs: u64, base: u64, direct: bool, settings: &Settings) -> u64 {
 fn nothing_acknowledged_is_lost_with_direct_writes() {
     let crashes = run(1_500, 0, true, &small(PARTITIONS));
     assert!(crashes > 1_500, "{crashes}");
+    counted(&format!(
+        "{crashes} power cuts in 1,500 seeded runs with direct writes, nothing acknowledged was lost"
+    ));
 }
 
 #[test]
 fn nothing_acknowledged_is_lost_with_buffered_writes() {
     let crashes = run(1_000, 100_000, false, &small(PARTITIONS));
     assert!(crashes > 1_000, "{crashes}");
+    counted(&format!(
+        "{crashes} power cuts in 1,000 seeded runs with buffered writes, nothing acknowledged was lost"
+    ));
 }
 
 #[test]
@@ -159,6 +165,9 @@ fn nothing_acknowledged_is_lost_while_segments_are_recycled() {
     let retention = Retention { bytes_max: Some(100 << 10), ..Retention::default() };
     let crashes = run(700, 200_000, true, &Settings { retention, ..small(PARTITIONS) });
     assert!(crashes > 700, "{crashes}");
+    counted(&format!(
+        "{crashes} power cuts in 700 seeded runs while segments are recycled, nothing acknowledged was lost"
+    ));
 }
 
 #[test]
