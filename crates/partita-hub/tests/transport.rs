@@ -64,7 +64,7 @@ async fn websocket<S: AsyncRead + AsyncWrite + Unpin>(
         request.headers_mut().insert("Sec-WebSocket-Protocol", subprotocol.parse().unwrap());
     }
     let (socket, response) = client_async(request, stream).await?;
-    assert_eq!(response.headers()["Sec-WebSocket-Protocol"], SUBPROTOCOL);
+    assert_eq!(response.headers()["Sec-WebSocket-Protocol"], subprotocol.unwrap_or_default());
     Ok(socket)
 }
 

@@ -247,7 +247,7 @@ mod tests {
     async fn what_did_not_fit_the_wire_leaves_while_it_is_read() {
         let (theirs, ours) = tokio::io::duplex(1_024);
         let mut request = format!("ws://localhost{PATH}").into_client_request().unwrap();
-        request.headers_mut().insert(SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(subprotocol));
+        request.headers_mut().insert(SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(SUBPROTOCOL));
         let (client, server) = tokio::join!(client_async(request, theirs), upgrade(ours, Vec::new()));
         let ((mut client, _), mut server) = (client.unwrap(), server.unwrap());
         assert_eq!(server.write(&[7; 10_000]).await.unwrap(), 10_000);
