@@ -343,6 +343,20 @@ async def token_expires(context):
         await reader.error(30)
 
 
+async def own_rules(context):
+    sensors = {**context, "connection_string": context["rules"]["send"]}
+    apps = {**context, "connection_string": context["rules"]["listen"]}
+    await send(sensors, "rules", [EventData("sensed")], partition="0")
+    assert texts(await read(apps, "rules", "0", 1)) == ["sensed"]
+    async with producer(apps, "rules", retry_total=0) as client:
+        await refused(client.send_event(EventData("x")), "AuthenticationError")
+    async with Reader(sensors, "rules", "0", client=quick(sensors, "rules")) as reader:
+        error = await reader.error()
+        assert isinstance(error, AuthenticationError), repr(error)
+    async with producer(sensors, "single", retry_total=0) as client:
+        await refused(client.send_event(EventData("x")), "AuthenticationError")  # the rule is for one hub
+
+
 async def event_too_large(context):
     async with producer(context, "large", retry_total=0) as client:
         batch = await client.create_batch()

@@ -11,7 +11,7 @@ use azure_messaging_eventhubs::{
     OpenReceiverOptions, ProducerClient, RetryOptions, StartLocation, StartPosition,
 };
 use futures::StreamExt;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::client::{
     Context, Reader, Reading, bodies, no_retry, producer, producer_with, read, read_from, say, send,
@@ -69,6 +69,7 @@ pub async fn run(name: &str, context: &Context) -> Outcome {
         "bad_key" => bad_key(context).await,
         "expired_token" => expired_token(context).await,
         "token_expires" => token_expires(context).await,
+        "own_rules" => own_rules(context).await,
         "event_too_large" => event_too_large(context).await,
         "idempotent_producer" => Err(Failure::NotOffered("")),
         "tls" => securely(context, "tls", AmqpTransport::Tcp).await,
@@ -391,18 +392,18 @@ async fn unknown_hub(context: &Context) -> Outcome {
 }
 
 /// The words of the error when a client with this connection string sends.
-async fn send_with(context: &Context, connection: &serde_json::Value) -> Result<(), EventHubsError> {
-    let client = producer_with(context, connection, "tokens", no_retry()).await?;
+async fn send_with(context: &Context, connection: &Value, hub: &str) -> Result<(), EventHubsError> {
+    let client = producer_with(context, connection, hub, no_retry()).await?;
     send_one(&client, "x", None).await
 }
 
 async fn bad_key(context: &Context) -> Outcome {
-    let error = refused(send_with(context, &context["bad_key"]).await)?.to_lowercase();
+    let error = refused(send_with(context, &context["bad_key"], "tokens").await)?.to_lowercase();
     check!(error.contains("unauthorized") || error.contains("401") || error.contains("signature"), error);
     Ok(())
 }
 
-async fn with_token(seconds: i64) -> Outcome<serde_json::Value> {
+async fn with_token(seconds: i64) -> Outcome<Value> {
     say(json!({"ask": "token", "hub": "tokens", "valid_seconds": seconds}));
     let answer = tokio::task::spawn_blocking(told).await.ok().flatten();
     answer
@@ -411,8 +412,8 @@ async fn with_token(seconds: i64) -> Outcome<serde_json::Value> {
 }
 
 async fn expired_token(context: &Context) -> Outcome {
-    send_with(context, &with_token(600).await?).await?;
-    let error = refused(send_with(context, &with_token(-60).await?).await)?.to_lowercase();
+    send_with(context, &with_token(600).await?, "tokens").await?;
+    let error = refused(send_with(context, &with_token(-60).await?, "tokens").await)?.to_lowercase();
     check!(error.contains("expired") || error.contains("unauthorized") || error.contains("401"), error);
     Ok(())
 }
@@ -423,6 +424,24 @@ async fn token_expires(context: &Context) -> Outcome {
     let reader = Reader::open(context, "tokens", "0", reading);
     reader.take(1).await?;
     reader.failure().await?;
+    Ok(())
+}
+
+async fn own_rules(context: &Context) -> Outcome {
+    let (sensors, apps) = (&context["rules"]["send"], &context["rules"]["listen"]);
+    let is_unauthorized = |error: &str| error.to_lowercase().contains("unauthorized");
+    send_with(context, sensors, "rules").await?;
+    let reading = Reading { connection: apps.clone(), ..Reading::new(context) };
+    let found = bodies(&read_from(context, "rules", "0", 1, reading).await?);
+    check!(found == ["x"], found);
+    let error = refused(send_with(context, apps, "rules").await)?;
+    check!(is_unauthorized(&error), error);
+    let reading = Reading { connection: sensors.clone(), ..Reading::new(context).once() };
+    let error = Reader::open(context, "rules", "0", reading).failure().await?;
+    check!(is_unauthorized(&error), error);
+    // The rule is for one hub.
+    let error = refused(send_with(context, sensors, "single").await)?;
+    check!(is_unauthorized(&error), error);
     Ok(())
 }
 

@@ -164,6 +164,16 @@ async fn an_idempotent_producer_s_repetition_is_accepted_and_stored_once() {
     let again = vec![property("com.microsoft:producer-id", id.clone())];
     let (old, answer) = client.attach(producer(again)).await.expect("attached");
     assert_eq!(get(&answer, "com.microsoft:producer-sequence-number"), Value::Int(last + 2));
+    // If it says itself where it stands, it is taken at its word: it may not know that its last batch was stored.
+    let claim = vec![
+        property("com.microsoft:producer-id", id.clone()),
+        property("com.microsoft:producer-epoch", Value::Short(0)),
+        property("com.microsoft:producer-sequence-number", Value::Int(last + 1)),
+    ];
+    let claim = Attach { name: "claim".into(), ..producer(claim) };
+    let (unsure, answer) = client.attach(claim).await.expect("attached");
+    assert_eq!(get(&answer, "com.microsoft:producer-sequence-number"), Value::Int(last + 1));
+    assert_eq!(client.send(unsure, mark(&id, 0, last + 2, "b")).await, DeliveryState::Accepted);
     let later = vec![
         property("com.microsoft:producer-id", id.clone()),
         property("com.microsoft:producer-epoch", Value::Short(1)),

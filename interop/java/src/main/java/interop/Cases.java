@@ -75,6 +75,7 @@ final class Cases {
             case "bad_key" -> this::badKey;
             case "expired_token" -> this::expiredToken;
             case "token_expires" -> this::tokenExpires;
+            case "own_rules" -> this::ownRules;
             case "event_too_large" -> this::eventTooLarge;
             case "idempotent_producer" -> () -> {
                 throw new Main.NotOffered("");
@@ -373,14 +374,14 @@ final class Cases {
         }
     }
 
-    private void sendWith(String connectionString) {
-        try (EventHubProducerClient client = once(builder(connectionString, "tokens")).buildProducerClient()) {
+    private void sendWith(String connectionString, String hub) {
+        try (EventHubProducerClient client = once(builder(connectionString, hub)).buildProducerClient()) {
             client.send(numbered("x", 1));
         }
     }
 
     private void badKey() throws Exception {
-        refused(() -> sendWith(context.get("bad_key").asText()), AmqpErrorCondition.UNAUTHORIZED_ACCESS);
+        refused(() -> sendWith(context.get("bad_key").asText(), "tokens"), AmqpErrorCondition.UNAUTHORIZED_ACCESS);
     }
 
     private String withToken(int validSeconds) throws Exception {
@@ -389,9 +390,9 @@ final class Cases {
     }
 
     private void expiredToken() throws Exception {
-        sendWith(withToken(600));
+        sendWith(withToken(600), "tokens");
         String stale = withToken(-60);
-        refused(() -> sendWith(stale), AmqpErrorCondition.UNAUTHORIZED_ACCESS);
+        refused(() -> sendWith(stale, "tokens"), AmqpErrorCondition.UNAUTHORIZED_ACCESS);
     }
 
     private void tokenExpires() throws Exception {
@@ -400,6 +401,22 @@ final class Cases {
             reader.take(1);
             reader.error();
         }
+    }
+
+    private void ownRules() throws Exception {
+        String sensors = context.get("rules").get("send").asText();
+        String apps = context.get("rules").get("listen").asText();
+        sendWith(sensors, "rules");
+        try (Reader reader = new Reader(builder(apps, "rules"), "0", EventPosition.earliest(), new ReceiveOptions())) {
+            same(bodies(reader.take(1)), names("x", 0, 1));
+        }
+        refused(() -> sendWith(apps, "rules"), AmqpErrorCondition.UNAUTHORIZED_ACCESS);
+        try (Reader reader = new Reader(once(builder(sensors, "rules")), "0", EventPosition.earliest(), new ReceiveOptions())) {
+            check(reader.error() instanceof AmqpException error
+                && error.getErrorCondition() == AmqpErrorCondition.UNAUTHORIZED_ACCESS, reader.error());
+        }
+        // The rule is for one hub.
+        refused(() -> sendWith(sensors, "single"), AmqpErrorCondition.UNAUTHORIZED_ACCESS);
     }
 
     private void eventTooLarge() throws Exception {
