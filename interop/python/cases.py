@@ -310,7 +310,7 @@ async def unknown_hub(context):
         await refused(client.get_eventhub_properties(), "404")  # the SDK looks for the description under another name
         await refused(client.send_event(EventData("x")), "could not be found", "404")
     async with Reader(context, "no-such-hub", "0", client=quick(context, "no-such-hub")) as reader:
-        assert any(word in str(await reader.error()) for word in ("could not be found", "404")), reader.errors
+        assert "could not be found" in str(await reader.error()), reader.errors
 
 
 async def bad_key(context):
@@ -349,12 +349,11 @@ async def own_rules(context):
     await send(sensors, "rules", [EventData("sensed")], partition="0")
     assert texts(await read(apps, "rules", "0", 1)) == ["sensed"]
     async with producer(apps, "rules", retry_total=0) as client:
-        await refused(client.send_event(EventData("x")), "AuthenticationError")
+        await refused(client.send_event(EventData("x")), "Unauthorized access. 'Send' claim")
     async with Reader(sensors, "rules", "0", client=quick(sensors, "rules")) as reader:
-        error = await reader.error()
-        assert isinstance(error, AuthenticationError), repr(error)
+        assert "Unauthorized access. 'Listen' claim" in str(await reader.error()), reader.errors
     async with producer(sensors, "single", retry_total=0) as client:
-        await refused(client.send_event(EventData("x")), "AuthenticationError")  # the rule is for one hub
+        await refused(client.send_event(EventData("x")), "AuthenticationError", "Unauthorized access")  # the rule is for one hub
 
 
 async def event_too_large(context):

@@ -36,7 +36,7 @@ async fn run_cases(context: &Context) {
             Err(_) => ("fail", format!("no end within {CASE_TIME_MAX:?}")),
             Ok(Err(cases::Failure::NotOffered(why))) => ("n/a", why.to_owned()),
             Ok(Err(cases::Failure::Failed(why))) => ("fail", why),
-            Ok(Ok(())) => ("pass", String::new()),
+            Ok(Ok(remark)) => ("pass", remark.to_owned()),
         };
         say(
             json!({"case": name, "result": result, "detail": detail, "ms": started.elapsed().as_millis() as u64}),

@@ -92,6 +92,14 @@ impl Connection {
         }
         if let Some(partial) = &known.incoming.partial {
             if transfer.delivery_id.is_some_and(|id| id != partial.id) {
+                // Some clients send what is too large in pieces of just the limit, each under an id of its own. To them it is
+                // said what is wrong, on the link; the session goes on.
+                let size = partial.size + payload.len() as u64;
+                if size > known.message_bytes_max {
+                    let max = known.message_bytes_max;
+                    let text = format!("a message of {size} bytes or more exceeds the limit of the link, {max} bytes");
+                    return self.force_detach(link, Error::new(condition::MESSAGE_SIZE_EXCEEDED, text));
+                }
                 let text = "a message began before the one before it on its link was complete";
                 return self.violated(session, condition::NOT_ALLOWED, text);
             }

@@ -15,6 +15,7 @@ use partita_amqp::performative::{self, DeliveryState};
 use partita_amqp::sasl;
 use partita_core::model::Timestamp;
 
+use super::habits;
 use super::intake::{Append, Intake, Stuck};
 use super::mailbox::{Bell, Mailbox};
 use super::node::{Replies, Requests};
@@ -109,7 +110,7 @@ impl Link {
     }
 }
 
-/// What is done at a later time, because a fault says so.
+/// What is done at a later time, because a fault says so or the client needs it.
 enum Later {
     Settle(LinkId, DeliveryRange, DeliveryState),
     Turn(LinkId),
@@ -131,6 +132,8 @@ pub(super) struct Core {
     pub(super) stuck: Option<Stuck>,
     later: BTreeMap<(Instant, u64), Later>,
     later_count: u64,
+    /// How long answers are held back.
+    answer_pause: Duration,
     /// When the next token that a link needs is over, by the calendar and by the clock.
     expiry: Option<(Timestamp, Instant)>,
     hub_check: Option<Instant>,
@@ -181,6 +184,7 @@ impl Core {
             stuck: None,
             later: BTreeMap::new(),
             later_count: 0,
+            answer_pause: Duration::ZERO,
             expiry: None,
             hub_check: None,
             ending: None,
@@ -257,6 +261,7 @@ impl Core {
         match event {
             Event::Opened(open) => {
                 self.seat.update(|info| info.container_id = open.container_id.to_string());
+                self.answer_pause = habits::answer_pause(&open);
                 let grants = std::mem::take(&mut *self.login.lock().unwrap_or_else(PoisonError::into_inner));
                 if !grants.is_empty() {
                     self.tokens = Tokens::standing(grants);
@@ -377,12 +382,17 @@ impl Core {
         self.later.insert((at, self.later_count), what);
     }
 
-    /// Says what became of deliveries, at once or later if a fault says so.
+    /// Says what became of deliveries: at once, or later if a fault says so or the client needs it.
     pub(super) fn settle(&mut self, id: LinkId, ids: DeliveryRange, state: DeliveryState, now: Instant) {
         let Some(link) = self.links.get(&id) else { return };
-        match self.seat.shared.faults.strike(&link.spot(Moment::Answer), now) {
-            Some(Strike::Delay(delay)) => self.put_off(now + delay, Later::Settle(id, ids, state)),
-            _ => self.conn.settle(id, ids, state),
+        let delay = match self.seat.shared.faults.strike(&link.spot(Moment::Answer), now) {
+            Some(Strike::Delay(delay)) => delay.max(self.answer_pause),
+            _ => self.answer_pause,
+        };
+        if delay.is_zero() {
+            self.conn.settle(id, ids, state);
+        } else {
+            self.put_off(now + delay, Later::Settle(id, ids, state));
         }
     }
 

@@ -124,8 +124,17 @@ pub(crate) struct Client {
 
 impl Client {
     pub(crate) async fn connect(address: SocketAddr, sasl: sasl::Client) -> Self {
+        Self::connect_as(address, sasl, Vec::new()).await
+    }
+
+    /// The same, with properties that say who it is.
+    pub(crate) async fn connect_as(
+        address: SocketAddr,
+        sasl: sasl::Client,
+        properties: Vec<(Value, Value)>,
+    ) -> Self {
         let stream = TcpStream::connect(address).await.expect("connects");
-        let mut options = Options::new("test");
+        let mut options = Options { properties, ..Options::new("test") };
         // The hub adds to the largest message.
         options.limits.message_bytes_max = 2 << 20;
         let connection = Connection::connect(options, sasl, now());

@@ -3,11 +3,15 @@
 use partita_amqp::connection::Event;
 use partita_amqp::message::Message;
 use partita_amqp::performative::{Attach, DeliveryState};
+use partita_amqp::sasl;
 use partita_core::model::Value;
 use partita_hub::broker::partition_of;
+use partita_hub::listener::habits::RUST_ANSWER_PAUSE;
 use partita_hub::service::ingest::FORMAT_BATCH;
 
-use crate::client::{EARLIEST, Hosted, annotation, batch, encoded, property, reader_of, receiver, text};
+use crate::client::{
+    Client, EARLIEST, Hosted, annotation, batch, encoded, property, reader_of, receiver, text, token,
+};
 
 fn keyed(key: &str, body: &'static str) -> Message {
     let pair = (Value::Symbol("x-opt-partition-key".into()), Value::from(key));
@@ -67,6 +71,22 @@ async fn a_sender_is_told_the_largest_message_and_gets_credit() {
         last = client.send_only(link, 0, text(format!("{n}"))).await;
     }
     assert_eq!(client.outcome(last).await, DeliveryState::Accepted);
+}
+
+#[tokio::test]
+async fn the_rust_sdk_is_not_answered_before_it_can_hear_it() {
+    let hosted = Hosted::new().await;
+    let product = vec![property("product", "azure_messaging_eventhubs")];
+    let mut client = Client::connect_as(hosted.address, sasl::Client::Anonymous, product).await;
+    let (code, words) = client.put_token("sb://localhost/eh1", &token("sb://localhost/eh1", 600)).await;
+    assert_eq!(code, 202, "{words}");
+    let link = client.sender("eh1").await;
+    let begun = std::time::Instant::now();
+    rejected(&client.send(link, "garbage".into()).await);
+    assert!(begun.elapsed() >= RUST_ANSWER_PAUSE, "answered after {:?}", begun.elapsed());
+    let begun = std::time::Instant::now();
+    assert_eq!(client.send(link, text("x")).await, DeliveryState::Accepted);
+    assert!(begun.elapsed() >= RUST_ANSWER_PAUSE, "answered after {:?}", begun.elapsed());
 }
 
 #[tokio::test]

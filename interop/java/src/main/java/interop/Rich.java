@@ -11,6 +11,7 @@ import java.util.HexFormat;
 import java.util.List;
 import java.util.Map;
 import java.util.UUID;
+import org.apache.qpid.proton.amqp.Binary;
 
 /** Writes one rich event, and reads those of all SDKs. The SDK writes and reads bodies of data only. */
 final class Rich {
@@ -87,6 +88,8 @@ final class Rich {
             into.put(name, one.toEpochMilli());
         } else if (value instanceof OffsetDateTime one) {
             into.put(name, one.toInstant().toEpochMilli());
+        } else if (value instanceof Binary one) {
+            into.put(name, HexFormat.of().formatHex(one.getArray(), one.getArrayOffset(), one.getArrayOffset() + one.getLength()));
         } else if (value instanceof byte[] one) {
             into.put(name, HexFormat.of().formatHex(one));
         } else {
