@@ -35,6 +35,8 @@ class Language:
     name = title = None
     # Where the versions of the packages that are judged are pinned: in which file, and by which words before the version.
     packages = {}
+    # What is to be said of its event processor.
+    processor_remark = ""
 
     def __init__(self, target):
         self.folder = INTEROP / self.name
@@ -193,6 +195,8 @@ class Rust(Language):
                     ("processor/Cargo.toml", 'azure_messaging_eventhubs_checkpointstore_blob = "='),
                 "azure_messaging_eventhubs, for that store":
                     ("processor/Cargo.toml", 'azure_messaging_eventhubs = "=')}
+    processor_remark = ("this version cannot read a partition again that its client has lost before, whoever serves: the program makes a "
+                        "client and a processor anew when that happens")
 
     def do_install(self):
         if write_stamp := self.changed("stamp", "**/Cargo.toml", "**/Cargo.lock", "**/src/**/*.rs"):

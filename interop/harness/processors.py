@@ -104,6 +104,7 @@ def run_processors(language, hub, azurite, folder, container):
         programs.pop().kill()
         group.latest.clear()
         group.wait(programs, feeder, lambda: group.balanced(programs), TAKEOVER_SECONDS_MAX, "not taken over")
+        return language.processor_remark
 
     def nothing_lost():
         feeder.tell({"stop": True})

@@ -91,15 +91,10 @@ impl Connection {
             );
         }
         if let Some(partial) = &known.incoming.partial {
-            if transfer.delivery_id.is_some_and(|id| id != partial.id) {
-                // Some clients send what is too large in pieces of just the limit, each under an id of its own. To them it is
-                // said what is wrong, on the link; the session goes on.
-                let size = partial.size + payload.len() as u64;
-                if size > known.message_bytes_max {
-                    let max = known.message_bytes_max;
-                    let text = format!("a message of {size} bytes or more exceeds the limit of the link, {max} bytes");
-                    return self.force_detach(link, Error::new(condition::MESSAGE_SIZE_EXCEEDED, text));
-                }
+            // fe2o3-amqp sends what is too large in pieces of just the limit, each under an id of its own, and waits for an answer
+            // to the first. What is too large is not taken anyway: its sender is to hear why.
+            let is_too_large = partial.size + payload.len() as u64 > known.message_bytes_max;
+            if transfer.delivery_id.is_some_and(|id| id != partial.id) && !is_too_large {
                 let text = "a message began before the one before it on its link was complete";
                 return self.violated(session, condition::NOT_ALLOWED, text);
             }

@@ -282,7 +282,10 @@ impl Core {
                 }
                 self.remove(link);
             }
-            Event::Ended { session, .. } => {
+            Event::Ended { session, error } => {
+                if let Some(error) = error {
+                    tracing::debug!(connection = self.seat.id, %error, "session ended");
+                }
                 let gone = self.links.iter().filter(|(_, link)| link.session == session);
                 let gone: Vec<LinkId> = gone.map(|(id, _)| *id).collect();
                 gone.into_iter().for_each(|link| self.remove(link));
