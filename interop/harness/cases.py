@@ -28,10 +28,10 @@ CASES = {
     "token_expires": "A token that expires while events flow ends them",
     "own_rules": "Rules of one's own: a key that may send does not receive, and the other way round",
     "event_too_large": "An event over the limit is refused, and the next is taken",
-    "idempotent_producer": "Idempotent retries",
+    "idempotent_producer": "Idempotent retries: events whose answer was lost are sent again, and are there once",
     "tls": "AMQP over TLS, with the hub's own certificate authority",
     "websocket": "AMQP over WebSocket",
-    "hub_restart": "The hub stops, then crashes, in mid-stream: the SDK recovers by itself and nothing acknowledged is missing",
+    "hub_restart": "The hub stops, then crashes, in mid-stream: its clients go on, and nothing acknowledged is missing",
 }
 SECONDS_MAX = 240
 

@@ -55,7 +55,7 @@ final class Cases {
     }
 
     private static final String READ_ON = "the SDK sends on by itself; its receiver ends with its connection, whoever serves, and was opened again "
-        + "after the last event. Its processor does that by itself";
+        + "after the last event";
 
     /** Finds a case by its name; it gives a remark for the table, or nothing. */
     Callable<String> named(String name) {
