@@ -110,7 +110,7 @@ impl Link {
     }
 }
 
-/// What is done at a later time, because a fault says so or the client needs it.
+/// What is done at a later time, because a fault says so.
 enum Later {
     Settle(LinkId, DeliveryRange, DeliveryState),
     Turn(LinkId),
@@ -132,8 +132,8 @@ pub(super) struct Core {
     pub(super) stuck: Option<Stuck>,
     later: BTreeMap<(Instant, u64), Later>,
     later_count: u64,
-    /// How long answers are held back.
-    answer_pause: Duration,
+    /// How much later than at once the client is to be told anything.
+    pub(super) distance: Duration,
     /// When the next token that a link needs is over, by the calendar and by the clock.
     expiry: Option<(Timestamp, Instant)>,
     hub_check: Option<Instant>,
@@ -184,7 +184,7 @@ impl Core {
             stuck: None,
             later: BTreeMap::new(),
             later_count: 0,
-            answer_pause: Duration::ZERO,
+            distance: Duration::ZERO,
             expiry: None,
             hub_check: None,
             ending: None,
@@ -261,7 +261,7 @@ impl Core {
         match event {
             Event::Opened(open) => {
                 self.seat.update(|info| info.container_id = open.container_id.to_string());
-                self.answer_pause = habits::answer_pause(&open);
+                self.distance = habits::distance(&open);
                 let grants = std::mem::take(&mut *self.login.lock().unwrap_or_else(PoisonError::into_inner));
                 if !grants.is_empty() {
                     self.tokens = Tokens::standing(grants);
@@ -385,17 +385,12 @@ impl Core {
         self.later.insert((at, self.later_count), what);
     }
 
-    /// Says what became of deliveries: at once, or later if a fault says so or the client needs it.
+    /// Says what became of deliveries, at once or later if a fault says so.
     pub(super) fn settle(&mut self, id: LinkId, ids: DeliveryRange, state: DeliveryState, now: Instant) {
         let Some(link) = self.links.get(&id) else { return };
-        let delay = match self.seat.shared.faults.strike(&link.spot(Moment::Answer), now) {
-            Some(Strike::Delay(delay)) => delay.max(self.answer_pause),
-            _ => self.answer_pause,
-        };
-        if delay.is_zero() {
-            self.conn.settle(id, ids, state);
-        } else {
-            self.put_off(now + delay, Later::Settle(id, ids, state));
+        match self.seat.shared.faults.strike(&link.spot(Moment::Answer), now) {
+            Some(Strike::Delay(delay)) => self.put_off(now + delay, Later::Settle(id, ids, state)),
+            _ => self.conn.settle(id, ids, state),
         }
     }
 

@@ -39,7 +39,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 }
 
 async fn run() -> Result<(), Box<dyn std::error::Error>> {
-    tracing_subscriber::fmt().with_writer(std::io::stderr).with_env_filter("warn").init();
+    tracing_subscriber::fmt().with_writer(std::io::stderr).with_env_filter(std::env::var("RUST_LOG").unwrap_or("warn".into())).init();
     let path = std::env::args().nth(1).ok_or("the path of a context is missing")?;
     let context: Value = serde_json::from_str(&std::fs::read_to_string(path)?)?;
     let told_to_end = tokio::task::spawn_blocking(|| std::io::read_to_string(std::io::stdin()));
