@@ -1,4 +1,4 @@
-//! Partita's figures: dispatch, hand-off, SQLite, the hub's log, failover and rebalance, with the machine's limits beside them.
+//! Partita's figures: dispatch, hand-off, SQLite, the hub's log, the served hub and its peers, failover and rebalance, with the machine's limits beside them.
 
 mod clock;
 mod directory;
@@ -9,9 +9,12 @@ mod handoff;
 mod limits;
 mod log;
 mod out;
+mod peers;
+mod plain;
 mod rebalance;
 mod recorder;
 mod report;
+mod served;
 mod sqlite;
 mod stats;
 mod world;
@@ -22,7 +25,8 @@ use std::process::ExitCode;
 use limits::Limits;
 
 /// In this order: pausing Tokio's clock, as the last two do, makes it dearer for the rest of the process.
-const NAMES: [&str; 6] = ["dispatch", "hand-off", "sqlite", "log", "failover", "rebalance"];
+const NAMES: [&str; 8] =
+    ["dispatch", "hand-off", "sqlite", "log", "served", "peers", "failover", "rebalance"];
 
 const USAGE: &str = "usage: cargo run --release -p partita-benches [-- [--quick] [NAME...]]
 
@@ -30,7 +34,7 @@ Runs all benchmarks, or those named, prints their figures, and ends with 1 if a 
 A full run writes benches/README.md; a quick one and one of single benchmarks only print.
 
   --quick   fewer rounds
-  NAME      dispatch, hand-off, sqlite, log, failover or rebalance";
+  NAME      dispatch, hand-off, sqlite, log, served, peers, failover or rebalance";
 
 /// What was asked for.
 #[derive(PartialEq, Eq, Debug)]
@@ -68,6 +72,8 @@ fn main() -> ExitCode {
             "hand-off" => handoff::run(&limits, asked.quick),
             "sqlite" => sqlite::run(asked.quick),
             "log" => log::run(asked.quick),
+            "served" => served::run(asked.quick),
+            "peers" => peers::run(asked.quick),
             "failover" => failover::run(asked.quick),
             _ => rebalance::run(asked.quick),
         };

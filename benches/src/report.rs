@@ -16,6 +16,8 @@ pub(crate) enum Unit {
     PerSecond,
     MillionsPerSecond,
     GigabytesPerSecond,
+    Megabytes,
+    Kilobytes,
     Share,
     Count,
 }
@@ -33,6 +35,8 @@ impl Unit {
             Self::PerSecond => format!("{value:.2} /s"),
             Self::MillionsPerSecond => format!("{value:.2} M/s"),
             Self::GigabytesPerSecond => format!("{value:.1} GB/s"),
+            Self::Megabytes => format!("{value:.1} MB"),
+            Self::Kilobytes => format!("{value:.1} kB"),
             Self::Share => format!("{:.0} %", value * 100.0),
             Self::Count => format!("{value:.0}"),
         }
@@ -49,6 +53,8 @@ enum Against {
     Floor(f64),
     /// Something of its kind, measured in the same run.
     Peer(f64, &'static str),
+    /// It could not be measured here, and how it could.
+    Missing(&'static str),
 }
 
 /// One measured value.
@@ -87,12 +93,17 @@ impl Figure {
         Self { what: what.into(), unit, value, against: Against::Peer(peer, name) }
     }
 
+    /// A value that cannot be measured on this machine, and what to do about it.
+    pub(crate) fn missing(what: impl Into<String>, advice: &'static str) -> Self {
+        Self { what: what.into(), unit: Unit::Count, value: f64::NAN, against: Against::Missing(advice) }
+    }
+
     /// Whether the value breaks its limit. One that could not be measured does.
     fn is_over(&self) -> bool {
         match self.against {
             Against::Limit(limit) => self.value.is_nan() || self.value > limit,
             Against::Floor(floor) => self.value.is_nan() || self.value < floor,
-            Against::Nothing | Against::Peer(..) => false,
+            Against::Nothing | Against::Peer(..) | Against::Missing(_) => false,
         }
     }
 
@@ -109,8 +120,11 @@ impl Figure {
                 (format!("at least {}{verdict}", self.unit.show(floor)), format!("{:.2}", floor / self.value))
             }
             Against::Peer(peer, name) => (format!("{name} {}", self.unit.show(peer)), ratio(peer)),
+            Against::Missing(advice) => (format!("not here: {advice}"), "-".into()),
         };
-        [self.what.clone(), self.unit.show(self.value), against, ratio]
+        let value =
+            if let Against::Missing(_) = self.against { "-".into() } else { self.unit.show(self.value) };
+        [self.what.clone(), value, against, ratio]
     }
 }
 
@@ -197,6 +211,13 @@ mod tests {
         let reached = |value| Figure::floor("x", Unit::Share, value, 0.6);
         assert_eq!([0.6, 0.59, f64::NAN].map(|value| reached(value).is_over()), [false, true, true]);
         assert_eq!(reached(0.3).cells()[2..], ["at least 60 %, MISSED", "2.00"]);
+    }
+
+    #[test]
+    fn what_is_not_installed_is_said_and_is_no_limit_missed() {
+        let figure = Figure::missing("x", "install it");
+        assert!(!figure.is_over());
+        assert_eq!(figure.cells()[1..], ["-", "not here: install it", "-"]);
     }
 
     #[test]

@@ -1,8 +1,5 @@
-//! What the log is made to do: producers that wait for answers, producers that keep a pace, and a plain file beside it.
+//! What the log is made to do: producers that wait for answers, producers that keep a pace.
 
-use std::fs::{File, OpenOptions};
-use std::os::unix::fs::FileExt;
-use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
@@ -10,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use partita::hub::log::{Ack, AckSink, BatchBuilder, EncodedBatch, HubLog, LogPosition, StoredBatch};
 
+use crate::plain::sleep_until;
 use crate::stats::Sample;
 
 pub(super) const EVENT_BYTES: usize = 256;
@@ -19,9 +17,6 @@ pub(super) const PRODUCERS: usize = 8;
 pub(super) const OUTSTANDING: usize = 16;
 /// A batch so often is 250,000 events a second.
 pub(super) const PACE: Duration = Duration::from_micros(400);
-
-const PLAIN_BYTES: u64 = 256 << 20;
-const PLAIN_BLOCK: usize = 1 << 20;
 
 fn batch(fill: u8) -> EncodedBatch {
     let mut builder = BatchBuilder::with_capacity(BATCH_EVENTS, BATCH_EVENTS * EVENT_BYTES);
@@ -122,58 +117,6 @@ pub(super) fn paced(log: &HubLog, batches: u64) -> Sample {
     }
     let took = window.took_ms.lock().unwrap_or_else(PoisonError::into_inner);
     Sample::new(took.iter().copied())
-}
-
-fn sleep_until(started: Instant, due: Duration) {
-    while let Some(left) = due.checked_sub(started.elapsed()).filter(|left| !left.is_zero()) {
-        thread::sleep(left);
-    }
-}
-
-/// A file that exists, and is written over.
-pub(super) struct Plain(File);
-
-impl Plain {
-    pub(super) fn new(dir: &Path) -> Self {
-        let mut options = OpenOptions::new();
-        let file = options.read(true).write(true).create(true).truncate(true).open(dir.join("plain"));
-        let file = file.expect("a file beside the log");
-        let block = vec![7; PLAIN_BLOCK];
-        for pos in (0..PLAIN_BYTES).step_by(PLAIN_BLOCK) {
-            file.write_all_at(&block, pos).expect("written");
-        }
-        file.sync_all().expect("synced");
-        Self(file)
-    }
-
-    /// Bytes per second of plain writes of 1 MiB, each made durable.
-    pub(super) fn speed(&self, time: Duration) -> f64 {
-        let block = vec![7; PLAIN_BLOCK];
-        let (started, mut written) = (Instant::now(), 0);
-        while started.elapsed() < time {
-            self.0.write_all_at(&block, written % PLAIN_BYTES).expect("written");
-            self.0.sync_data().expect("synced");
-            written += PLAIN_BLOCK as u64;
-        }
-        written as f64 / started.elapsed().as_secs_f64()
-    }
-
-    /// Milliseconds of single writes of a batch's bytes, each with its sync, at the producers' pace or as close to it as one
-    /// thread gets. Counted from the beginning of each: one that waits for the one before it would tell of the queue.
-    pub(super) fn paced(&self, batches: u64) -> Sample {
-        let block = vec![7; BATCH_EVENTS * EVENT_BYTES];
-        let started = Instant::now();
-        let took = (0..batches).map(|i| {
-            let due = PACE * i as u32;
-            sleep_until(started, due);
-            let pos = (i * block.len() as u64) % (PLAIN_BYTES - block.len() as u64);
-            let begun = Instant::now();
-            self.0.write_all_at(&block, pos).expect("written");
-            self.0.sync_data().expect("synced");
-            begun.elapsed().as_secs_f64() * 1e3
-        });
-        Sample::new(took)
-    }
 }
 
 /// Reads a partition from its start, every checksum verified; bytes of events per second of one thread.

@@ -8,9 +8,10 @@ use std::time::{Duration, Instant};
 use partita::hub::log::{HubLog, Retention, Settings, Store};
 
 use crate::directory::Directory;
+use crate::plain::Plain;
 use crate::report::{Figure, Section, Unit};
 use crate::stats::Sample;
-use load::{BATCH_EVENTS, EVENT_BYTES, OUTSTANDING, PRODUCERS, Plain, closed_loop, fill, paced, scan};
+use load::{BATCH_EVENTS, EVENT_BYTES, OUTSTANDING, PRODUCERS, closed_loop, fill, paced, scan};
 
 /// Of plain writes with the same durability, at least this share.
 const SHARE_MIN: f64 = 0.6;
@@ -113,7 +114,7 @@ fn append(log: &HubLog, plain: &Plain, quick: bool, figures: &mut Vec<Figure>) {
 
 fn ack(log: &HubLog, plain: &Plain, quick: bool, figures: &mut Vec<Figure>) {
     let batches = if quick { 2_500 } else { 12_500 };
-    let bare = plain.paced(batches);
+    let bare = plain.paced(BATCH_EVENTS * EVENT_BYTES, load::PACE, batches);
     let took = paced(log, batches);
     let name = named(log.partitions());
     let what = |part: &str| format!("{name}: acknowledged at 250,000 events/s, {part}");

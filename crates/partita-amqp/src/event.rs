@@ -2,10 +2,16 @@
 //! `x-opt-partition-key`. Its sequence number, offset and enqueued time are the hub's to say, so they are not in what a
 //! producer encodes, and are ignored where one claims them.
 
-use bytes::Bytes;
+pub mod batch;
+mod partition_key;
+mod received;
+
 use std::sync::Arc;
 
+use bytes::Bytes;
 use partita_core::model::{Event, EventBuilder, MessageProperties, Value};
+pub use partition_key::partition_of;
+pub use received::{last_enqueued, received};
 
 use crate::message::{self, Message, MessageError, map_section, section};
 use crate::types::{self, EncodeError, encode_list, smallulong_descriptor};

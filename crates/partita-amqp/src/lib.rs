@@ -8,6 +8,7 @@
 //! - [`message`]: the sections of a message (part 3.2).
 //! - [`event`]: an event as a message, the way Event Hubs writes it. It is here and not in the hub because a hub and a
 //!   client of one need the same.
+//! - `sas` (feature `sas`): shared access signatures.
 //!
 //! A value is [`partita_core::model::Value`], which is AMQP's type system already: a second one would only be copied into
 //! the first. Whatever the bytes are, decoding ends in a value or an error: depth and number of values are bounded, and
@@ -20,5 +21,7 @@ pub mod event;
 pub mod frame;
 pub mod message;
 pub mod performative;
+#[cfg(feature = "sas")]
+pub mod sas;
 pub mod sasl;
 pub mod types;

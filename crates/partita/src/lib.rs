@@ -40,6 +40,8 @@ pub use partita_core::{balance, coordination, handler, model, processor, pump, s
 pub use partita_hub as hub;
 #[cfg(feature = "sim")]
 pub use partita_sim as sim;
+#[cfg(feature = "eventhubs")]
+pub use partita_sources::eventhubs;
 #[cfg(feature = "sqlite")]
 pub use partita_stores::sqlite;
 

@@ -6,6 +6,10 @@ use super::link::LinkState;
 use super::{Connection, Delivery, DeliveryId, DeliveryRange, Event, LinkId, SessionId};
 use crate::performative::{DeliveryState, DeliveryTag, Disposition, Error, Role, Transfer, condition};
 
+/// A message that is larger than its link takes is refused when it is complete, which is kinder to its sender. One that is so
+/// many times as large is not waited for.
+const ENDLESS_TIMES: u64 = 8;
+
 /// A message of which parts are missing.
 #[derive(Debug)]
 pub(super) struct Partial {
@@ -142,6 +146,10 @@ impl Connection {
         if !transfer.aborted {
             partial.size += payload.len() as u64;
             partial.settled |= transfer.settled.unwrap_or(false);
+            if partial.size > max.saturating_mul(ENDLESS_TIMES) {
+                let text = "a message goes on and on, and is far larger than the link takes";
+                return self.force_detach(link, Error::new(condition::MESSAGE_SIZE_EXCEEDED, text));
+            }
             if partial.size > max {
                 self.reassembly_bytes -= partial.len();
                 partial.payload = BytesMut::new();

@@ -10,6 +10,9 @@ use super::handshake::Phase;
 use crate::frame;
 use crate::performative::{Error, condition};
 
+/// Heartbeats come at most so often: a peer that waits for less gives up, and does not keep us busy.
+const BEAT_MIN: Duration = Duration::from_millis(10);
+
 /// A moment some time from when it was first looked at: what starts it knows no time.
 #[derive(Clone, Copy, Debug)]
 struct Timer {
@@ -69,7 +72,7 @@ impl Clock {
         self.patience = None;
         self.listen = (!ours.is_zero()).then(|| Timer::new(ours / 2));
         let peers = peers_ms.filter(|ms| *ms > 0).map(|ms| Duration::from_millis(ms.into()));
-        self.beat = peers.map(|peers| Timer::new(peers / 4));
+        self.beat = peers.map(|peers| Timer::new((peers / 4).max(BEAT_MIN)));
     }
 
     pub(super) fn closing(&mut self, timeout: Duration) {

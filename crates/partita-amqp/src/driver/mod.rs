@@ -1,5 +1,8 @@
 //! A connection on a stream of tokio's: TCP, TLS, WebSocket, a pipe. Only this module knows a runtime and a clock.
 
+#[cfg(feature = "websocket")]
+pub mod websocket;
+
 use std::future::{Future, poll_fn};
 use std::io::{self, IoSlice};
 use std::pin::{Pin, pin};

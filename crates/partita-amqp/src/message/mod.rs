@@ -62,6 +62,9 @@ pub enum MessageError {
     /// Exactly one kind of body belongs in a message.
     #[error("the message has no body")]
     NoBody,
+    /// A hub gives each event a sequence number, an offset and a time.
+    #[error("the message does not say where in its partition it is")]
+    NoPlace,
 }
 
 /// The pairs of an annotations section or of the footer.

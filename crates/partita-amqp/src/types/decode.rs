@@ -41,7 +41,7 @@ impl<'a> Decoder<'a> {
 
     /// Reads on within these bytes of the input alone.
     #[inline]
-    pub(super) fn narrowed(&self, rest: &'a [u8]) -> Self {
+    pub(crate) fn narrowed(&self, rest: &'a [u8]) -> Self {
         Self { input: self.input, rest, depth: self.depth, values_left: self.values_left }
     }
 
@@ -59,6 +59,31 @@ impl<'a> Decoder<'a> {
     pub fn value(&mut self) -> Result<Value, DecodeError> {
         let constructor = self.constructor()?;
         self.content(&constructor)
+    }
+
+    /// Steps over the next value, of which only the length is looked at.
+    pub(crate) fn skip(&mut self) -> Result<(), DecodeError> {
+        let mut constructors = 1_usize;
+        while constructors > 0 {
+            constructors -= 1;
+            let code = self.byte()?;
+            // The high half of a code says how long the value is.
+            match code >> 4 {
+                _ if code == code::DESCRIBED => constructors += 2,
+                0x4 => {}
+                width @ 0x5..=0x9 => {
+                    self.take(1 << (width - 5))?;
+                }
+                0xa | 0xc | 0xe => {
+                    self.variable(false)?;
+                }
+                0xb | 0xd | 0xf => {
+                    self.variable(true)?;
+                }
+                _ => return Err(DecodeError::UnknownCode(code)),
+            }
+        }
+        Ok(())
     }
 
     /// The descriptor of the next value where it is an unsigned number, as those of the standard are.
@@ -246,7 +271,7 @@ impl<'a> Decoder<'a> {
     }
 
     #[inline]
-    pub(super) fn variable(&mut self, wide: bool) -> Result<&'a [u8], DecodeError> {
+    pub(crate) fn variable(&mut self, wide: bool) -> Result<&'a [u8], DecodeError> {
         let len = if wide { self.u32()? as usize } else { self.byte()?.into() };
         #[cfg(partita_planted_length)]
         if wide {
@@ -258,26 +283,26 @@ impl<'a> Decoder<'a> {
     }
 
     #[inline]
-    pub(super) fn take(&mut self, len: usize) -> Result<&'a [u8], DecodeError> {
+    pub(crate) fn take(&mut self, len: usize) -> Result<&'a [u8], DecodeError> {
         let (taken, rest) = self.rest.split_at_checked(len).ok_or(DecodeError::Truncated)?;
         self.rest = rest;
         Ok(taken)
     }
 
     #[inline]
-    pub(super) fn array<const N: usize>(&mut self) -> Result<[u8; N], DecodeError> {
+    pub(crate) fn array<const N: usize>(&mut self) -> Result<[u8; N], DecodeError> {
         let (taken, rest) = self.rest.split_first_chunk().ok_or(DecodeError::Truncated)?;
         self.rest = rest;
         Ok(*taken)
     }
 
     #[inline]
-    pub(super) fn byte(&mut self) -> Result<u8, DecodeError> {
+    pub(crate) fn byte(&mut self) -> Result<u8, DecodeError> {
         self.array().map(|[byte]| byte)
     }
 
     #[inline]
-    pub(super) fn u32(&mut self) -> Result<u32, DecodeError> {
+    pub(crate) fn u32(&mut self) -> Result<u32, DecodeError> {
         self.array().map(u32::from_be_bytes)
     }
 }

@@ -38,7 +38,8 @@ impl Offset {
     /// Reads an offset from its text. Text that is a canonical number equals [`Offset::number`].
     pub fn parse(text: &str) -> Self {
         match text.parse::<u64>() {
-            Ok(bytes) if bytes.to_string() == text => Self::number(bytes),
+            // A canonical number has no sign, and no zero before other digits.
+            Ok(bytes) if text == "0" || !text.starts_with(['0', '+']) => Self::number(bytes),
             _ => Self(Repr::Text(Arc::from(text))),
         }
     }

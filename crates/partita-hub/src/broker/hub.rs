@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use partita_core::model::{
-    ConsumerGroup, HubName, LastEnqueued, Offset, SequenceNumber, StreamPosition, Timestamp,
+    ConsumerGroup, HubName, LastEnqueued, Offset, SequenceNumber, StreamId, StreamPosition, Timestamp,
 };
 
 use super::admission::Readers;
@@ -98,6 +98,11 @@ impl Hub {
     /// Its number in the data directory.
     pub fn id(&self) -> u64 {
         self.id
+    }
+
+    /// Which life of the hub's data this is: another one after a reset, the same after a restart.
+    pub fn stream(&self) -> StreamId {
+        StreamId::new(format!("{}-{}", self.log().store_id(), self.id))
     }
 
     /// When it was made.

@@ -25,6 +25,10 @@ const SLICES_MAX: usize = 32;
 /// How long the last bytes may take.
 const FLUSH_TIME_MAX: Duration = Duration::from_secs(5);
 
+/// How long, and for how much, a client is listened to after the end.
+const LINGER_TIME_MAX: Duration = Duration::from_secs(1);
+const LINGER_BYTES_MAX: usize = 1 << 20;
+
 /// Serves a connection until it ends.
 pub(crate) async fn run<S>(stream: S, seat: Seat, peer: &Peer)
 where
@@ -205,10 +209,23 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Task<S> {
         !due
     }
 
-    /// Writes what is left and ends the stream.
+    /// Writes what is left and ends the stream. What the client still says is read and forgotten: a stream that is dropped
+    /// with unread bytes may take back what was just written.
     async fn finish(&mut self, course: &mut watch::Receiver<Course>) {
+        let flush_and_listen = async {
+            if tokio::time::timeout(FLUSH_TIME_MAX, self.flush()).await.is_ok() {
+                let _ = tokio::time::timeout(LINGER_TIME_MAX, self.linger()).await;
+            }
+        };
+        tokio::select! {
+            () = flush_and_listen => {}
+            _ = course.wait_for(|course| *course == Course::Over) => {}
+        }
+    }
+
+    async fn flush(&mut self) {
         self.lag.set(Duration::ZERO);
-        let flush = std::future::poll_fn(|cx| {
+        let written = std::future::poll_fn(|cx| {
             loop {
                 match self.poll_write(cx, Instant::now()) {
                     Err(_) => return Poll::Ready(()),
@@ -220,9 +237,18 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Task<S> {
                 }
             }
         });
-        tokio::select! {
-            _ = tokio::time::timeout(FLUSH_TIME_MAX, flush) => {}
-            _ = course.wait_for(|course| *course == Course::Over) => {}
+        written.await;
+    }
+
+    async fn linger(&mut self) {
+        let mut left = LINGER_BYTES_MAX;
+        while left > 0 {
+            self.input.clear();
+            self.input.reserve(READ_BYTES_MIN);
+            match self.stream.read_buf(&mut self.input).await {
+                Ok(0) | Err(_) => break,
+                Ok(count) => left = left.saturating_sub(count),
+            }
         }
     }
 }

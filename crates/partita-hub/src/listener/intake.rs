@@ -1,6 +1,7 @@
 //! Links on which clients send events: a message goes to the log, and its answer to the client when it is durable.
 
 use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use partita_amqp::connection::{Delivery, DeliveryId, DeliveryRange, LinkId};
@@ -13,7 +14,7 @@ use crate::log::{Ack, AckSink, AppendError, EncodedBatch, ProducerStamp};
 use crate::service::condition::Refusal;
 use crate::service::ingest::ingest;
 
-/// How long to wait when the hub's queue is full and nobody of this connection is in it.
+/// How long to wait when the hub's queue had room that others took.
 const QUEUE_FULL_PAUSE: Duration = Duration::from_millis(1);
 
 /// How long a full queue is waited for before the client is told to come back later.
@@ -143,7 +144,8 @@ impl Core {
         match sending.send(&self.sink) {
             Ok(()) => Ok(true),
             Err(AppendError::QueueFull) => {
-                self.stuck = Some(Stuck { sending, since: now, retry: now + QUEUE_FULL_PAUSE });
+                let retry = self.when_there_is_room(&sending, now, now);
+                self.stuck = Some(Stuck { sending, since: now, retry });
                 Ok(true)
             }
             Err(error) => {
@@ -153,23 +155,29 @@ impl Core {
         }
     }
 
+    /// When to try again at the latest; a queue that gets room before that wakes the task.
+    fn when_there_is_room(&self, sending: &Sending, since: Instant, now: Instant) -> Instant {
+        let waker = Waker::from(self.mailbox.clone());
+        let bytes = sending.batch.disk_bytes();
+        match sending.hub.log().poll_room(&mut Context::from_waker(&waker), bytes) {
+            Poll::Ready(()) => now + QUEUE_FULL_PAUSE,
+            Poll::Pending => since + QUEUE_FULL_TIME_MAX,
+        }
+    }
+
     /// Tries again what the hub's queue had no room for; true if it is through, one way or the other.
     pub(super) fn retry_stuck(&mut self, now: Instant) -> bool {
-        let Some(stuck) = &mut self.stuck else { return false };
-        let error = match stuck.sending.send(&self.sink) {
-            Ok(()) => {
-                self.stuck = None;
-                return true;
-            }
-            Err(AppendError::QueueFull) if now.duration_since(stuck.since) < QUEUE_FULL_TIME_MAX => {
-                stuck.retry = now + QUEUE_FULL_PAUSE;
+        let Some(Stuck { sending, since, .. }) = self.stuck.take() else { return false };
+        let error = match sending.send(&self.sink) {
+            Ok(()) => return true,
+            Err(AppendError::QueueFull) if now.duration_since(since) < QUEUE_FULL_TIME_MAX => {
+                let retry = self.when_there_is_room(&sending, since, now);
+                self.stuck = Some(Stuck { sending, since, retry });
                 return false;
             }
             Err(error) => error,
         };
-        let token = stuck.sending.token;
-        self.stuck = None;
-        self.on_acks(&mut vec![Ack { token, outcome: Err(error) }], now);
+        self.on_acks(&mut vec![Ack { token: sending.token, outcome: Err(error) }], now);
         true
     }
 

@@ -48,6 +48,17 @@ impl Mailbox {
     }
 }
 
+/// Wakes the task, whoever holds this waker.
+impl Wake for Mailbox {
+    fn wake(self: Arc<Self>) {
+        self.deliver();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.deliver();
+    }
+}
+
 impl AckSink for Mailbox {
     fn acked(&self, acks: &[Ack]) {
         self.acks.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(acks);

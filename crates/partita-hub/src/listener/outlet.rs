@@ -149,11 +149,12 @@ impl Outlet {
             if room == 0 {
                 return Turn::Done;
             }
-            let said = conn.outbox().len();
-            if said >= outbox_bytes_max || said - start >= TURN_BYTES {
-                return Turn::More;
-            }
             if self.batches.is_empty() {
+                // What was fetched is said, all of it if there is credit: kept, it would hold on to memory of others.
+                let said = conn.outbox().len();
+                if said >= outbox_bytes_max || said - start >= TURN_BYTES {
+                    return Turn::More;
+                }
                 match self.fetch(room) {
                     Poll::Ready(Ok(())) => continue,
                     Poll::Ready(Err(refusal)) => return Turn::Failed(refusal),

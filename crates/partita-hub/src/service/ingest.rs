@@ -15,7 +15,7 @@ use crate::log::{BatchBuilder, EncodeError, EncodedBatch, ProducerStamp};
 /// One event.
 pub const FORMAT_EVENT: u32 = 0;
 /// Several: each data section holds an encoded message.
-pub const FORMAT_BATCH: u32 = 0x8001_3700;
+pub const FORMAT_BATCH: u32 = partita_amqp::event::batch::FORMAT;
 
 /// The longest partition key.
 pub const KEY_CHARS_MAX: usize = 128;

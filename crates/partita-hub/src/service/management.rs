@@ -84,6 +84,8 @@ fn describe_hub(hub: &Hub) -> Pairs {
         ("partition_ids", Value::Array(ids.collect())),
         // Go does not go on without it.
         ("georeplication_factor", Value::Int(1)),
+        // Partita's own: tells a client that the hub was reset.
+        ("partita_stream", Value::from(hub.stream().as_str())),
     ]
 }
 

@@ -45,7 +45,7 @@ impl HubSource {
 
     /// Which life of the hub's data this is: another one after a reset, the same after a restart.
     pub fn stream(&self) -> StreamId {
-        StreamId::new(format!("{}-{}", self.hub.log().store_id(), self.hub.id()))
+        self.hub.stream()
     }
 }
 

@@ -18,6 +18,7 @@ use partita_hub::listener::transport::Transport;
 use partita_hub::server::{Server, ServerOptions};
 use partita_hub::service::auth::{Key, WELL_KNOWN_KEY, WELL_KNOWN_NAME, sign};
 use partita_hub::service::ingest::FORMAT_BATCH;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 
 /// Whatever is waited for comes sooner, or never.
@@ -111,8 +112,13 @@ pub(crate) fn property(name: &str, value: impl Into<Value>) -> (Value, Value) {
     (Value::Symbol(name.into()), value.into())
 }
 
+/// Any stream of bytes.
+pub(crate) trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
+
+impl<S: AsyncRead + AsyncWrite + Unpin + Send> Stream for S {}
+
 pub(crate) struct Client {
-    pub(crate) wire: Driver<TcpStream>,
+    pub(crate) wire: Driver<Box<dyn Stream>>,
     pub(crate) session: SessionId,
     /// Events that somebody else waits for.
     stash: VecDeque<Event>,
@@ -134,11 +140,20 @@ impl Client {
         properties: Vec<(Value, Value)>,
     ) -> Self {
         let stream = TcpStream::connect(address).await.expect("connects");
+        Self::over(stream, sasl, properties)
+    }
+
+    /// Over a stream that is connected already.
+    pub(crate) fn over(
+        stream: impl Stream + 'static,
+        sasl: sasl::Client,
+        properties: Vec<(Value, Value)>,
+    ) -> Self {
         let mut options = Options { properties, ..Options::new("test") };
         // The hub adds to the largest message.
         options.limits.message_bytes_max = 2 << 20;
         let connection = Connection::connect(options, sasl, now());
-        let mut wire = Driver::new(stream, connection);
+        let mut wire = Driver::new(Box::new(stream) as Box<dyn Stream>, connection);
         let session = wire.connection().begin().expect("a session");
         Self { wire, session, stash: VecDeque::new(), outcomes: HashMap::new(), tag: 0, cbs: None }
     }

@@ -11,6 +11,7 @@ use partita_hub::log::{Fault, Settings, SimDisk, When};
 use partita_hub::server::ServerOptions;
 
 use crate::client::{EARLIEST, Hosted, soon, text};
+use crate::logged_disk::LoggedDisk;
 
 #[tokio::test]
 async fn accepted_events_are_there_after_a_restart_of_the_hub() {
@@ -78,6 +79,52 @@ async fn nothing_is_accepted_before_the_disk_has_it() {
         for n in &accepted {
             assert_eq!(found.iter().filter(|text| *text == n).count(), 1, "seed {seed}: {n} was accepted");
         }
+    }
+}
+
+/// By the disk's own log: where a write is durable when it returns, and where it takes a sync.
+#[tokio::test]
+async fn no_accept_comes_before_the_write_or_its_sync_has_returned() {
+    for direct in [true, false] {
+        let sim = SimDisk::new(1);
+        sim.set_direct(direct);
+        let disk = LoggedDisk::new(Arc::new(sim));
+        let broker = Broker::open_with(Arc::new(disk.clone()), "/data", Settings::new(1)).expect("opens").0;
+        let options = HubOptions { partitions: 1, ..HubOptions::default() };
+        broker.create_hub(&HubName::new("eh1"), options).expect("made");
+        let hosted = Hosted::on(Arc::new(broker), ServerOptions::default()).await;
+        let mut client = hosted.client().await;
+        let sender = client.sender("eh1").await;
+        // Under load: whatever is accepted is in the log already.
+        for round in 0..20 {
+            let mut ids = Vec::new();
+            for n in 0..10 {
+                let body = format!("event {round}-{n} of many");
+                ids.push((client.send_only(sender, 0, text(&*body)).await, body));
+            }
+            for (id, body) in ids {
+                assert_eq!(client.outcome(id).await, DeliveryState::Accepted);
+                assert!(disk.has_durable(body.as_bytes()), "direct {direct}: {body} was accepted too early");
+            }
+        }
+        // While the call does not return, no answer does, though the server goes on otherwise.
+        disk.hold();
+        let id = client.send_only(sender, 0, text("the one that is held")).await;
+        client.sender("eh1/Partitions/0").await;
+        soon("write", async {
+            while !disk.is_waited_for() {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        })
+        .await;
+        for _ in 0..5 {
+            client.sender("eh1/Partitions/0").await;
+        }
+        let answered = client.stashed().any(|event| matches!(event, Event::Outcome { .. }));
+        assert!(!answered && !disk.has_durable(b"the one that is held"), "direct {direct}");
+        disk.release();
+        assert_eq!(client.outcome(id).await, DeliveryState::Accepted);
+        assert!(disk.has_durable(b"the one that is held"), "direct {direct}");
     }
 }
 

@@ -1,5 +1,8 @@
 //! Clients that mean no good: their connection ends, and nobody else's.
 
+mod limits;
+mod order;
+
 use std::time::Duration;
 
 use partita_amqp::performative::DeliveryState;
@@ -8,9 +11,26 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use crate::client::{Hosted, soon, text};
+use crate::raw::{AMQP, SASL};
 
-const SASL: &[u8] = b"AMQP\x03\x01\x00\x00";
-const AMQP: &[u8] = b"AMQP\x00\x01\x00\x00";
+/// Another client is served.
+async fn still_served(hosted: &Hosted) {
+    let mut client = hosted.stranger().await;
+    let token = crate::client::token("sb://localhost/eh1", 600);
+    client.put_token("sb://localhost/eh1", &token).await;
+    let sender = client.sender("eh1").await;
+    assert_eq!(client.send(sender, text("still here")).await, DeliveryState::Accepted);
+}
+
+/// All connections are.
+async fn until_gone(hosted: &Hosted) {
+    soon("end of all connections", async {
+        while !hosted.server.connections().is_empty() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await;
+}
 
 /// Says something and reads until the server hangs up.
 async fn say(hosted: &Hosted, bytes: &[u8]) -> Vec<u8> {

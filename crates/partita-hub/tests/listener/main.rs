@@ -5,6 +5,8 @@ mod durable;
 mod faults;
 mod flow;
 mod hostile;
+mod logged_disk;
+mod raw;
 mod readers;
 mod senders;
 mod tokens;

@@ -168,18 +168,19 @@ impl Rules {
             return Ok(Grant::new(place.segments, Rights::ALL, None));
         }
         let token = sas::Token::parse(token)?;
-        let mut named = self.rules.iter().filter(|rule| rule.name == token.rule).peekable();
+        let mut named = self.rules.iter().filter(|rule| rule.name == token.rule()).peekable();
         if named.peek().is_none() {
-            return Err(TokenError::UnknownRule(token.rule.into_owned()));
+            return Err(TokenError::UnknownRule(token.rule().to_owned()));
         }
-        let path = path_on(&token.resource(), place.host.as_deref()).ok_or(TokenError::OtherAudience)?;
+        let path = path_on(&Place::parse(&token.resource()), place.host.as_deref())
+            .ok_or(TokenError::OtherAudience)?;
         let mut rights = Rights::default();
         for rule in named {
             let holds = match &rule.scope {
                 RuleScope::Namespace => true,
                 RuleScope::Hub(hub) => path.first().is_some_and(|first| same(first, hub)),
             };
-            if holds && token.is_signed_with(&rule.key) {
+            if holds && token.is_signed_with(rule.key.bytes()) {
                 rights = rights.union(rule.rights);
             }
         }
