@@ -1,4 +1,4 @@
-//! Partita's figures: dispatch, hand-off, SQLite, the hub's log, the served hub and its peers, failover and rebalance, with the machine's limits beside them.
+//! Partita's figures: dispatch, hand-off, SQLite, the hub's log, the served hub, its peers and its clients, failover and rebalance, with the machine's limits beside them.
 
 mod clock;
 mod directory;
@@ -11,6 +11,7 @@ mod log;
 mod out;
 mod peers;
 mod plain;
+mod processor;
 mod rebalance;
 mod recorder;
 mod report;
@@ -25,8 +26,8 @@ use std::process::ExitCode;
 use limits::Limits;
 
 /// In this order: pausing Tokio's clock, as the last two do, makes it dearer for the rest of the process.
-const NAMES: [&str; 8] =
-    ["dispatch", "hand-off", "sqlite", "log", "served", "peers", "failover", "rebalance"];
+const NAMES: [&str; 9] =
+    ["dispatch", "hand-off", "sqlite", "log", "served", "peers", "processor", "failover", "rebalance"];
 
 const USAGE: &str = "usage: cargo run --release -p partita-benches [-- [--quick] [NAME...]]
 
@@ -34,7 +35,7 @@ Runs all benchmarks, or those named, prints their figures, and ends with 1 if a 
 A full run writes benches/README.md; a quick one and one of single benchmarks only print.
 
   --quick   fewer rounds
-  NAME      dispatch, hand-off, sqlite, log, served, peers, failover or rebalance";
+  NAME      dispatch, hand-off, sqlite, log, served, peers, processor, failover or rebalance";
 
 /// What was asked for.
 #[derive(PartialEq, Eq, Debug)]
@@ -50,6 +51,12 @@ impl Asked {
 }
 
 fn main() -> ExitCode {
+    if let [_, argument, rest @ ..] = &std::env::args().collect::<Vec<_>>()[..]
+        && argument == processor::worker::ARGUMENT
+    {
+        processor::worker::main(rest);
+        return ExitCode::SUCCESS;
+    }
     if let [_, argument, directory, name] = &std::env::args().collect::<Vec<_>>()[..]
         && argument == sqlite::worker::ARGUMENT
     {
@@ -74,6 +81,7 @@ fn main() -> ExitCode {
             "log" => log::run(asked.quick),
             "served" => served::run(asked.quick),
             "peers" => peers::run(asked.quick),
+            "processor" => processor::run(asked.quick),
             "failover" => failover::run(asked.quick),
             _ => rebalance::run(asked.quick),
         };

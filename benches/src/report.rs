@@ -19,6 +19,7 @@ pub(crate) enum Unit {
     Megabytes,
     Kilobytes,
     Share,
+    Times,
     Count,
 }
 
@@ -38,6 +39,7 @@ impl Unit {
             Self::Megabytes => format!("{value:.1} MB"),
             Self::Kilobytes => format!("{value:.1} kB"),
             Self::Share => format!("{:.0} %", value * 100.0),
+            Self::Times => format!("{value:.1} times"),
             Self::Count => format!("{value:.0}"),
         }
     }

@@ -117,7 +117,7 @@ fn with_json_progress_goes_to_stderr() {
 #[test]
 fn what_cannot_be_done_is_refused_before_anything_starts() {
     for (args, why) in [
-        (&["--at", "5s=fly"][..], "use add, kill or remove"),
+        (&["--at", "5s=fly"][..], "use add, kill, remove, freeze or thaw"),
         (&["--at", "kill"], "such as 10s=kill"),
         (&["--at", "5=kill"], "write 20s"),
         (&["--at", "20s=add"], "an earlier time or a longer --for"),
@@ -179,7 +179,7 @@ fn ctrl_c_ends_the_run_early_with_its_result() {
         .unwrap();
     // The line of the first second: it runs, and listens to signals.
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
-    assert!(lines.any(|line| line.trim_start().starts_with("1.0s")));
+    assert!(lines.any(|line| is_of_second(&line, 1.0)));
     let sent = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
     assert!(sent.success());
     assert!(lines.any(|line| line.contains("interrupted")));
@@ -201,7 +201,7 @@ fn another_start_resumes_and_nothing_is_lost_or_handled_twice_over_both() {
     let (first, second) = (run(), run());
     assert!(!text(&first.stderr).contains("resuming"), "{}", text(&first.stderr));
     assert!(text(&second.stderr).contains("resuming: 0 events behind"), "{}", text(&second.stderr));
-    assert!(text(&second.stderr).contains("home-5 to home-7, share them"), "no name is used twice");
+    assert!(text(&second.stderr).contains("home-5 to home-7, each a process"), "no name is used twice");
     let [before, after] = [&first, &second].map(json);
     assert!(number(&before, "produced") > 2_000, "{before}");
     assert!(number(&after, "produced") > number(&before, "produced") + 2_000, "{after}");
@@ -213,15 +213,21 @@ fn another_start_resumes_and_nothing_is_lost_or_handled_twice_over_both() {
     assert!(first.status.success() && second.status.success());
 }
 
-/// Starts a demo and waits for the line of a second.
-fn until_second(dir: &TempDir, second: &str, args: &[&str]) -> std::process::Child {
+/// Whether a line is of this second of the run, or of a later one.
+fn is_of_second(line: &str, second: f64) -> bool {
+    let stamp = line.trim_start().split_once("s ").and_then(|(stamp, _)| stamp.parse().ok());
+    stamp.is_some_and(|stamp: f64| stamp >= second)
+}
+
+/// Starts a demo and waits for a line of a second.
+fn until_second(dir: &TempDir, second: f64, args: &[&str]) -> std::process::Child {
     let mut child = demo_in(dir, &[&["--for", "5m", "--json"], args].concat())
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
-    assert!(lines.any(|line| line.trim_start().starts_with(second)));
+    assert!(lines.any(|line| is_of_second(&line, second)));
     child
 }
 
@@ -231,7 +237,7 @@ fn a_demo_that_was_killed_is_resumed_without_a_loss() {
     let dir = dir();
     for _ in 0..2 {
         // SIGKILL, in the middle of everything.
-        let mut child = until_second(&dir, "2.0s", &["--rate", "4000", "--partitions", "8"]);
+        let mut child = until_second(&dir, 2.0, &["--rate", "4000", "--partitions", "8"]);
         child.kill().unwrap();
         child.wait().unwrap();
     }
@@ -251,7 +257,7 @@ fn a_demo_that_was_killed_is_resumed_without_a_loss() {
 #[test]
 fn two_demos_at_one_place_do_not_disturb_each_other() {
     let dir = dir();
-    let mut first = until_second(&dir, "1.0s", &["--rate", "100"]);
+    let mut first = until_second(&dir, 1.0, &["--rate", "100"]);
     let named = demo_in(&dir, &["--data", "partita-demo"]).output().unwrap();
     assert_eq!(named.status.code(), Some(2));
     let stderr = text(&named.stderr);

@@ -66,7 +66,7 @@ async fn websocket<S: AsyncRead + AsyncWrite + Unpin>(
         request.headers_mut().insert("Sec-WebSocket-Protocol", subprotocol.parse().unwrap());
     }
     let (socket, response) = client_async(request, stream).await?;
-    assert_eq!(response.headers()["Sec-WebSocket-Protocol"], SUBPROTOCOL);
+    assert_eq!(response.headers()["Sec-WebSocket-Protocol"], subprotocol.unwrap_or_default());
     Ok(socket)
 }
 
@@ -200,6 +200,14 @@ async fn a_websocket_carries_bytes_answers_pings_and_closes() {
 }
 
 #[tokio::test]
+async fn a_websocket_may_be_asked_for_as_the_sdks_for_go_and_rust_do() {
+    // The client checks that the answer names the subprotocol that it asked for.
+    let client = |tcp| async { websocket(tcp, &format!("{PATH}/"), Some("amqp")).await.unwrap() };
+    let (_, server) = meet(Transport::Plain, client).await;
+    assert_eq!(server.unwrap().scheme(), "ws");
+}
+
+#[tokio::test]
 async fn a_websocket_in_tls_does_the_same() {
     let (config, tls) = certificate();
     let client = |tcp| async { websocket(secure(tls, tcp).await, PATH, Some(SUBPROTOCOL)).await.unwrap() };
@@ -231,8 +239,8 @@ async fn many_small_buffers_become_one_message() {
 async fn other_requests_are_answered_with_the_reason() {
     for (path, subprotocol, reason) in [
         ("/", Some(SUBPROTOCOL), "there is only /$servicebus/websocket"),
-        (PATH, None, "the subprotocol must be AMQPWSB10"),
-        (PATH, Some("mqtt"), "the subprotocol must be AMQPWSB10"),
+        (PATH, None, "the subprotocol must be AMQPWSB10 or amqp"),
+        (PATH, Some("mqtt"), "the subprotocol must be AMQPWSB10 or amqp"),
     ] {
         let client = |tcp| async move { websocket(tcp, path, subprotocol).await.unwrap_err() };
         let (refused, server) = meet(Transport::Plain, client).await;

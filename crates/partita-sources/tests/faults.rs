@@ -12,7 +12,7 @@ use partita_sources::eventhubs::{
     ConnectionString, Credential, EventHubs, EventHubsSource, Route, Secret, Service,
 };
 use support::proxy::Proxy;
-use support::{PATIENCE, Served, open, request, take};
+use support::{PATIENCE, Served, counted, open, request, take};
 
 /// Reads a partition from its start on and opens another reader where one fails, as a processor does.
 struct Follower {
@@ -77,14 +77,20 @@ async fn a_connection_cut_anywhere_loses_and_repeats_nothing() {
     served.append(0, events(2_000)).await;
     let proxy = Proxy::to(served.address).await;
     let mut follower = Follower::new(through(&proxy, &served).source());
+    let mut longest = Duration::ZERO;
     for step in 1..40 {
         // In handshakes, in the middle of frames, and between them.
         proxy.cut_after(step * 211);
+        // Another reader: what is already here would do otherwise.
+        follower.reader = None;
+        let began = Instant::now();
         follower.until((step as usize) * 20).await;
+        longest = longest.max(began.elapsed());
     }
     proxy.cut_after(50_000);
     follower.until(2_000).await;
     assert!(follower.failures >= 10, "only {} connections were cut", follower.failures);
+    counted(&format!("{} connections cut, and read on {longest:?} later at most", follower.failures));
     assert!(
         follower.events.iter().enumerate().all(|(n, event)| *event.text().unwrap() == format!("{n:0>200}"))
     );
@@ -109,8 +115,12 @@ async fn detached_links_and_a_busy_hub_pass() {
             follower.reader = None;
         }
         let more = follower.events.len() + 10;
+        let began = Instant::now();
         served.append(0, events(10)).await;
         follower.until(more.max(210)).await;
+        let name = format!("{kind:?}");
+        let name = name.split_whitespace().next().unwrap_or_default().to_lowercase();
+        counted(&format!("fault {name}: read on {:?} later", began.elapsed()));
         served.server.faults().remove(id);
         assert!(follower.failures > before, "{kind:?} struck nobody");
     }
@@ -125,15 +135,17 @@ async fn a_hub_that_is_killed_and_comes_back_is_read_on() {
     let stopped = served.stop().await;
     let error = follower.reader.take().expect("a reader").read(1, &mut Vec::new()).await.expect_err("cut");
     assert_eq!(error.kind(), SourceErrorKind::Retriable);
-    let (served, ()) = tokio::join!(
+    let ((served, back), ()) = tokio::join!(
         async {
             tokio::time::sleep(Duration::from_millis(700)).await;
             let served = stopped.start().await;
+            let back = Instant::now();
             served.append(0, events(100)).await;
-            served
+            (served, back)
         },
         follower.until(200),
     );
+    counted(&format!("a hub that was away for 0.7 s is read on {:?} after it is back", back.elapsed()));
     drop(served);
 }
 
@@ -145,11 +157,16 @@ async fn a_hub_that_says_nothing_any_more_is_left() {
     let client = builder.idle_timeout(Duration::from_secs(1)).build().expect("a client");
     let mut reader = open(&client.source(), 0, Position::Earliest).await;
     proxy.silence(true);
+    let began = Instant::now();
     let read = tokio::time::timeout(PATIENCE, reader.read(1, &mut Vec::new())).await.expect("in time");
     assert_eq!(read.expect_err("gone").kind(), SourceErrorKind::Retriable);
     proxy.silence(false);
     served.append(0, events(1)).await;
     take(&mut open(&client.source(), 0, Position::Earliest).await, 1).await;
+    counted(&format!(
+        "a hub that is silent, with an idle timeout of 1 s: read on {:?} later",
+        began.elapsed()
+    ));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -179,6 +196,7 @@ async fn while_the_hub_is_away_it_is_seldom_tried() {
     }
     let tried = proxy.connections() - before;
     assert!((1..=12).contains(&tried), "{tried} attempts in three seconds");
+    counted(&format!("16 readers of a hub that is away made {tried} attempts to connect in 3 s"));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -291,6 +309,7 @@ async fn what_is_wrong_is_said_quickly_and_in_a_sentence() {
         assert!(sentence.contains(words), "{sentence}");
         assert!(!sentence.contains("SAS_KEY") && !sentence.contains('\n'), "{sentence}");
         assert!(began.elapsed() < Duration::from_secs(10));
+        counted(&format!("said after {:?}: {words}", began.elapsed()));
     }
     let source = connect(string(&here, "SAS_KEY_VALUE", "cars")).source();
     let error = source.open(request(0, Position::Earliest)).await.err().expect("no such hub");

@@ -5,21 +5,14 @@ mod support;
 use partita_core::model::{Event, Position};
 use partita_core::source::{EventSource, SourceErrorKind};
 use partita_hub::listener::transport::Transport;
-use partita_hub::listener::transport::tls::server_config_from_files;
 use partita_sources::eventhubs::{EventHubs, Route};
-use support::{Served, open, take};
+use support::{Served, open, take, tls};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
 /// A hub with and without TLS on one port, and the certificate to trust.
 async fn served() -> (Served, String) {
-    let certified = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("made");
-    let pem = certified.cert.pem();
-    let dir = tempfile::tempdir().expect("dir");
-    let (chain, key) = (dir.path().join("chain.pem"), dir.path().join("key.pem"));
-    std::fs::write(&chain, &pem).expect("written");
-    std::fs::write(&key, certified.signing_key.serialize_pem()).expect("written");
-    let config = server_config_from_files(&chain, &key).expect("a configuration");
+    let (config, pem) = tls::localhost();
     (Served::over(2, Transport::PlainOrTls(config)).await, pem)
 }
 

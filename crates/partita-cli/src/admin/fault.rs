@@ -192,7 +192,7 @@ fn list(out: &mut Out, faults: &[Value]) -> Result<(), Failure> {
         vec![number(fault, "id"), what(fault), whom(fault), until, number(fault, "hits")]
     };
     let columns = [("ID", true), ("FAULT", false), ("LINKS", false), ("UNTIL", false), ("HITS", true)];
-    show::table(out, &columns, faults.iter().map(row).collect())
+    crate::table::print(out, &columns, faults.iter().map(row).collect())
 }
 
 fn what(fault: &Value) -> String {

@@ -205,7 +205,7 @@ fn list(out: &mut Out, answer: &Value) -> Result<(), Failure> {
         ("KEEPS", false),
         ("GROUPS", false),
     ];
-    show::table(out, &columns, hubs.iter().map(row).collect())
+    crate::table::print(out, &columns, hubs.iter().map(row).collect())
 }
 
 fn describe(out: &mut Out, hub: &Value) -> Result<(), Failure> {
@@ -238,5 +238,5 @@ fn describe(out: &mut Out, hub: &Value) -> Result<(), Failure> {
         ("OFFSET", true),
         ("LAST ENQUEUED", false),
     ];
-    show::table(out, &columns, items(hub, "partitions").iter().map(row).collect())
+    crate::table::print(out, &columns, items(hub, "partitions").iter().map(row).collect())
 }

@@ -1,34 +1,10 @@
-//! Tables for people.
+//! Answers of the admin API, for people.
 
-use comfy_table::presets::NOTHING;
-use comfy_table::{Cell, CellAlignment, Table};
 use serde_json::Value;
 
 use super::Form;
 use crate::Failure;
 use crate::output::{Out, grouped};
-
-/// A table's column: its title, and whether it holds numbers.
-pub(crate) type Column = (&'static str, bool);
-
-/// Prints rows under titles.
-pub(crate) fn table(out: &mut Out, columns: &[Column], rows: Vec<Vec<String>>) -> Result<(), Failure> {
-    let mut table = Table::new();
-    table.load_style(NOTHING);
-    table.set_header(columns.iter().map(|(title, is_number)| cell(title, *is_number)));
-    for row in rows {
-        table.add_row(row.iter().zip(columns).map(|(text, (_, is_number))| cell(text, *is_number)));
-    }
-    // Nothing but blanks at the left.
-    for line in table.lines() {
-        out.line(line.strip_prefix(' ').unwrap_or(&line))?;
-    }
-    Ok(())
-}
-
-fn cell(text: &str, is_number: bool) -> Cell {
-    Cell::new(text).set_alignment(if is_number { CellAlignment::Right } else { CellAlignment::Left })
-}
 
 /// Prints an answer as it came, if that is wanted; true then.
 pub(crate) fn json(out: &mut Out, form: Form, answer: &Value) -> Result<bool, Failure> {

@@ -17,8 +17,9 @@ pub(crate) struct Duplicates {
     pub(crate) by_crash: u64,
 }
 
-/// Counts every handling of an event that had been handled before. It is due to a crash if the one who handled it
-/// just before crashed and lost the partition by that; otherwise it is due to a hand-off.
+/// Counts every handling of an event that had been handled before. It is due to a crash if one of the two owners crashed, or
+/// stood still for too long, and lost the partition to the other by that: the one with the lower epoch, who may also be the later
+/// one, with a call that was under way when it was frozen. Otherwise it is due to a hand-off.
 pub(crate) fn attribute(spans: &[Vec<Span>], moves: &[Move], crashed: &BTreeSet<InstanceId>) -> Duplicates {
     let mut found = Duplicates::default();
     for (partition, spans) in spans.iter().enumerate() {
@@ -33,9 +34,10 @@ pub(crate) fn attribute(spans: &[Vec<Span>], moves: &[Move], crashed: &BTreeSet<
                     continue;
                 }
                 let events = to.abs_diff(from) + 1;
-                let lost_by_crash = crashed.contains(&earlier.instance)
-                    && span.epoch > earlier.epoch
-                    && was_taken_from_dead(partition, earlier, moves);
+                let [old, new] = if earlier.epoch < span.epoch { [earlier, span] } else { [span, earlier] };
+                let lost_by_crash = old.epoch < new.epoch
+                    && crashed.contains(&old.instance)
+                    && was_taken_from_dead(partition, old, moves);
                 *if lost_by_crash { &mut found.by_crash } else { &mut found.by_handoff } += events;
                 kept.extend((first < from).then_some((first, from - 1, earlier)));
                 kept.extend((to < last).then_some((to + 1, last, earlier)));
@@ -83,6 +85,12 @@ mod tests {
     fn a_planted_duplicate_after_a_crash_is_the_crashs() {
         let spans = vec![span("a", 1, 0..=9), span("b", 2, 4..=19)];
         assert_eq!(attributed(spans, &[moved(0, 2, MoveReason::TakenFromDead)], &["a"]), (0, 6));
+    }
+
+    #[test]
+    fn a_call_that_a_freeze_held_up_is_the_freezes_wherever_it_ends() {
+        let spans = vec![span("a", 1, 0..=9), span("b", 2, 10..=19), span("a", 1, 10..=10)];
+        assert_eq!(attributed(spans, &[moved(0, 2, MoveReason::TakenFromDead)], &["a"]), (0, 1));
     }
 
     #[test]

@@ -11,10 +11,11 @@ use super::moves::Move;
 /// first call at the new one. Only moves of a partition with an event waiting count: the new owner's first event was
 /// in the hub when it opened the partition. Without one there was nothing to wait for.
 pub(crate) fn gaps(moves: &[Move], spans: &[Vec<Span>], reason: MoveReason) -> Vec<Duration> {
-    moves.iter().filter(|m| m.reason == reason).filter_map(|m| gap(m, &spans[m.partition])).collect()
+    moves.iter().filter(|m| m.reason == reason).filter_map(|m| gap_of(m, &spans[m.partition])).collect()
 }
 
-fn gap(moved: &Move, spans: &[Span]) -> Option<Duration> {
+/// The gap of one move, if one can be told.
+pub(crate) fn gap_of(moved: &Move, spans: &[Span]) -> Option<Duration> {
     let after = spans.iter().filter(|span| span.epoch == moved.epoch).min_by_key(|span| span.begun)?;
     let before = spans.iter().filter(|span| span.epoch < moved.epoch).map(|span| span.ended).max()?;
     let waiting = moved.opened.is_some_and(|opened| after.enqueued <= opened);

@@ -1,31 +1,22 @@
-//! Who handled which event when: written by the handlers, read by the recount. Consecutive events of one owner are
-//! one span, so a long run costs no more memory than a short one.
+//! Who handled which event when, read together from the processors' books. Consecutive events of one owner are one span, so a
+//! long run costs no more memory than a short one.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::time::Duration;
 
-use super::journal::{Former, Journal};
-use partita::{Context, Epoch, Event, InstanceId, PartitionId, SequenceNumber, Timestamp};
-
-/// A call that handled one event.
-#[derive(Clone, Debug)]
-pub(crate) struct Call {
-    pub(crate) sequence: i64,
-    pub(crate) epoch: Epoch,
-    pub(crate) enqueued: Timestamp,
-    /// Times count from the beginning of the run.
-    pub(crate) begun: Duration,
-    pub(crate) ended: Duration,
-}
+use super::book;
+use super::clock;
+use super::journal::Former;
+use super::moves::Move;
+use super::slots::Slot;
+use partita::{Epoch, InstanceId, PartitionId, Timestamp};
 
 /// Consecutive events handled by one instance at one epoch.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Span {
     /// Which run of the demo on this directory, from 1.
     pub(crate) run: u32,
-    /// Its place in the journal, as long as it may grow.
-    pub(crate) slot: Option<u64>,
     pub(crate) first: i64,
     pub(crate) last: i64,
     pub(crate) instance: InstanceId,
@@ -38,68 +29,34 @@ pub(crate) struct Span {
     pub(crate) ended: Duration,
 }
 
-/// The spans of one partition, in the order of handling.
-#[derive(Debug, Default)]
-pub(crate) struct Page {
-    spans: Vec<Span>,
-    /// Events before this one were handled before anything was written down.
-    since: i64,
-}
-
-impl Page {
-    /// Adds a call; the span that it made or extended.
-    pub(crate) fn add(&mut self, run: u32, instance: &InstanceId, call: &Call) -> (&mut Span, bool) {
-        let extends = self.spans.last().is_some_and(|span| {
-            (span.run, span.epoch, span.last + 1) == (run, call.epoch, call.sequence)
-                && span.instance == *instance
-        });
-        if !extends {
-            self.spans.push(Span {
-                run,
-                slot: None,
-                first: call.sequence,
-                last: call.sequence,
-                instance: instance.clone(),
-                epoch: call.epoch,
-                enqueued: call.enqueued,
-                begun: call.begun,
-                ended: call.ended,
-            });
-        }
-        let span = self.spans.last_mut().expect("one was pushed if there was none");
-        span.last = call.sequence;
-        span.ended = call.ended;
-        (span, !extends)
-    }
-
-    pub(crate) fn spans(&self) -> &[Span] {
-        &self.spans
-    }
-
-    /// The sequence number after the highest one handled.
-    fn end(&self) -> u64 {
-        let end = self.spans.iter().map(|span| span.last + 1).max().unwrap_or(0);
-        u64::try_from(end.max(self.since)).unwrap_or(0)
+impl Span {
+    /// How many events it is.
+    pub(crate) fn events(&self) -> u64 {
+        self.last.abs_diff(self.first) + 1
     }
 }
 
-/// All partitions' spans, shared by all handlers.
+/// The books of a run, as far as they were read.
 #[derive(Debug)]
 pub(crate) struct Ledger {
-    start: Instant,
+    data: PathBuf,
+    start: Duration,
     run: u32,
-    journal: Option<Arc<Journal>>,
-    pages: Vec<Mutex<Page>>,
-    calls: AtomicU64,
+    former: Former,
+    books: BTreeMap<u32, Seen>,
+}
+
+#[derive(Debug, Default)]
+struct Seen {
+    slots: Vec<Slot>,
+    /// Its processor is gone, so it does not grow.
+    closed: bool,
 }
 
 impl Ledger {
     /// Goes on where former runs ended.
-    pub(crate) fn new(start: Instant, former: &Former, journal: Option<Arc<Journal>>) -> Self {
-        let spans = former.spans.iter().cloned().chain(std::iter::repeat_with(Vec::new));
-        let page = |(since, spans): (&i64, Vec<Span>)| Mutex::new(Page { spans, since: *since });
-        let pages = former.since.iter().zip(spans).map(page).collect();
-        Self { start, run: former.runs + 1, journal, pages, calls: AtomicU64::new(0) }
+    pub(crate) fn new(data: PathBuf, former: Former) -> Self {
+        Self { data, start: clock::now(), run: former.runs + 1, former, books: BTreeMap::new() }
     }
 
     /// Which run this is, from 1.
@@ -109,44 +66,92 @@ impl Ledger {
 
     /// Time since the beginning of the run.
     pub(crate) fn now(&self) -> Duration {
-        self.start.elapsed()
+        clock::now().saturating_sub(self.start)
     }
 
-    /// Writes down that an event was handled by a call that began at `begun` and ends now.
-    pub(crate) fn handled(&self, event: &Event, cx: &Context, begun: Duration) {
-        let SequenceNumber(sequence) = event.sequence_number();
-        let call =
-            Call { sequence, epoch: cx.epoch(), enqueued: event.enqueued_time(), begun, ended: self.now() };
-        let partition = number_of(cx.partition());
-        let mut page = self.page(partition);
-        let (span, is_new) = page.add(self.run, cx.instance(), &call);
-        // Before the call ends, so that nothing is checkpointed that is not written down.
-        match (&self.journal, span.slot) {
-            (Some(journal), Some(slot)) if !is_new => journal.extend(slot, span.last),
-            (Some(journal), _) => span.slot = Some(journal.span(partition, span)),
-            (None, _) => {}
+    /// What former runs left.
+    pub(crate) fn former(&self) -> &Former {
+        &self.former
+    }
+
+    /// Reads what is new. `started` processors were started so far, by all runs; `live` are those that may still write.
+    pub(crate) fn look(&mut self, started: u32, live: &BTreeSet<u32>) -> Result<(), String> {
+        for number in self.former.started + 1..=started {
+            let seen = self.books.entry(number).or_default();
+            if !seen.closed {
+                seen.slots = book::read(&self.data, number)?;
+                seen.closed = !live.contains(&number);
+            }
         }
-        drop(page);
-        self.calls.fetch_add(1, Ordering::Relaxed);
+        Ok(())
     }
 
-    /// How many calls have ended.
-    pub(crate) fn calls(&self) -> u64 {
-        self.calls.load(Ordering::Relaxed)
+    fn slots(&self) -> impl Iterator<Item = &Slot> {
+        self.books.values().flat_map(|seen| &seen.slots)
     }
 
-    /// How many events are behind, given how many each partition holds.
-    pub(crate) fn lag(&self, held: impl IntoIterator<Item = u64>) -> u64 {
-        held.into_iter().enumerate().map(|(at, held)| held.saturating_sub(self.page(at).end())).sum()
+    fn handled(&self) -> impl Iterator<Item = (usize, &Span)> {
+        self.slots().filter_map(|slot| match slot {
+            Slot::Handled { partition, span } => Some((*partition, span)),
+            _ => None,
+        })
     }
 
-    /// What was written down, partition by partition.
+    /// How many calls have ended, by partition.
+    pub(crate) fn calls(&self) -> Vec<u64> {
+        let mut calls = vec![0; self.former.since.len()];
+        for (partition, span) in self.handled() {
+            calls[partition] += span.events();
+        }
+        calls
+    }
+
+    /// How many events are behind, by partition, given how many each holds.
+    pub(crate) fn lags(&self, held: &[u64]) -> Vec<u64> {
+        let mut ends = self.former.since.clone();
+        let former = self.former.spans.iter().enumerate();
+        let former = former.flat_map(|(partition, spans)| spans.iter().map(move |span| (partition, span)));
+        for (partition, span) in former.chain(self.handled()) {
+            ends[partition] = ends[partition].max(span.last + 1);
+        }
+        held.iter()
+            .zip(ends)
+            .map(|(held, end)| held.saturating_sub(u64::try_from(end).unwrap_or(0)))
+            .collect()
+    }
+
+    /// The moves that are in books, by the time they were written down.
+    pub(crate) fn moves(&self) -> Vec<Move> {
+        let moves = self.slots().filter_map(|slot| match slot {
+            Slot::Moved(moved) => Some(Move { at: moved.at.saturating_sub(self.start), ..moved.clone() }),
+            _ => None,
+        });
+        let mut moves: Vec<Move> = moves.collect();
+        moves.sort_by_key(|moved| moved.at);
+        moves
+    }
+
+    /// When each owner began to read.
+    pub(crate) fn openings(&self) -> BTreeMap<(usize, Epoch), Timestamp> {
+        let openings = self.slots().filter_map(|slot| match slot {
+            Slot::Opened { partition, epoch, at } => Some(((*partition, *epoch), *at)),
+            _ => None,
+        });
+        openings.collect()
+    }
+
+    /// What was handled by this run, partition by partition, in the order of handling, with times from its beginning.
     pub(crate) fn spans(&self) -> Vec<Vec<Span>> {
-        (0..self.pages.len()).map(|at| self.page(at).spans().to_vec()).collect()
-    }
-
-    fn page(&self, at: usize) -> std::sync::MutexGuard<'_, Page> {
-        self.pages[at].lock().unwrap_or_else(PoisonError::into_inner)
+        let mut spans = vec![Vec::new(); self.former.since.len()];
+        for (partition, span) in self.handled() {
+            spans[partition].push(Span {
+                begun: span.begun.saturating_sub(self.start),
+                ended: span.ended.saturating_sub(self.start),
+                ..span.clone()
+            });
+        }
+        spans.iter_mut().for_each(|spans: &mut Vec<Span>| spans.sort_by_key(|span| span.begun));
+        spans
     }
 }
 
@@ -157,52 +162,41 @@ pub(crate) fn number_of(partition: &PartitionId) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use super::super::slots::SlotFile;
+    use super::super::testing::span;
     use super::*;
-
-    fn call(sequence: i64, epoch: u64, at_ms: u64) -> Call {
-        let begun = Duration::from_millis(at_ms);
-        Call {
-            sequence,
-            epoch: Epoch(epoch),
-            enqueued: Timestamp(0),
-            begun,
-            ended: begun + Duration::from_millis(1),
-        }
-    }
-
-    #[test]
-    fn consecutive_calls_of_one_owner_are_one_span() {
-        let mut page = Page::default();
-        let (a, b) = (InstanceId::new("a"), InstanceId::new("b"));
-        for n in 0..100 {
-            page.add(1, &a, &call(n, 1, n as u64));
-        }
-        page.add(1, &b, &call(100, 2, 200));
-        let [first, second] = page.spans() else { panic!("{page:?}") };
-        assert_eq!(
-            (first.first, first.last, first.begun.as_millis(), first.ended.as_millis()),
-            (0, 99, 0, 100)
-        );
-        assert_eq!((second.first, second.instance.as_str()), (100, "b"));
-        assert_eq!(page.end(), 101);
-    }
-
-    #[test]
-    fn a_step_back_and_a_step_over_begin_a_new_span() {
-        let mut page = Page::default();
-        let a = InstanceId::new("a");
-        for n in [0, 1, 1, 2, 5] {
-            page.add(1, &a, &call(n, 1, 0));
-        }
-        let ranges: Vec<(i64, i64)> = page.spans().iter().map(|span| (span.first, span.last)).collect();
-        assert_eq!(ranges, [(0, 1), (1, 2), (5, 5)]);
-    }
 
     #[test]
     fn lag_is_what_lies_behind_the_furthest_event_handled() {
-        let former = Former { since: vec![0, 1], ..Former::default() };
-        let ledger = Ledger::new(Instant::now(), &former, None);
-        ledger.page(0).add(1, &InstanceId::new("a"), &call(6, 1, 0));
-        assert_eq!(ledger.lag([10, 4]), 3 + 3);
+        let dir = tempfile::tempdir().unwrap();
+        let former = Former { since: vec![0, 1], started: 3, ..Former::default() };
+        let mut ledger = Ledger::new(dir.path().to_owned(), former);
+        book::prepare(dir.path()).unwrap();
+        let file = SlotFile::create(&book::path(dir.path(), 4)).unwrap();
+        let handled = Slot::Handled { partition: 0, span: span("home-4", 1, 5..=6) };
+        file.add(&handled.encode()).unwrap();
+        ledger.look(4, &BTreeSet::from([4])).unwrap();
+        assert_eq!(ledger.lags(&[10, 4]), [3, 3]);
+        assert_eq!(ledger.calls(), [2, 0]);
+    }
+
+    #[test]
+    fn a_book_is_read_once_more_after_its_processor_is_gone_and_then_no_more() {
+        let dir = tempfile::tempdir().unwrap();
+        let former = Former { since: vec![0], ..Former::default() };
+        let mut ledger = Ledger::new(dir.path().to_owned(), former);
+        book::prepare(dir.path()).unwrap();
+        let file = SlotFile::create(&book::path(dir.path(), 1)).unwrap();
+        let add = |events| {
+            let handled = Slot::Handled { partition: 0, span: span("home-1", 1, events) };
+            file.add(&handled.encode()).unwrap();
+        };
+        ledger.look(1, &BTreeSet::from([1])).unwrap();
+        add(0..=4);
+        ledger.look(1, &BTreeSet::new()).unwrap();
+        assert_eq!(ledger.calls(), [5]);
+        add(5..=9);
+        ledger.look(1, &BTreeSet::new()).unwrap();
+        assert_eq!(ledger.calls(), [5]);
     }
 }

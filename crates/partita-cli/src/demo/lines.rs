@@ -3,10 +3,10 @@
 use std::io;
 use std::time::Duration;
 
-use partita::{InstanceId, ProcessorError};
+use partita::InstanceId;
 
 use super::Plan;
-use super::fleet::Left;
+use super::board::{Board, Worker};
 use super::moves::Move;
 use super::script::Action;
 use super::world::World;
@@ -19,24 +19,6 @@ const OWNERS_WIDTH_MAX: usize = 52;
 /// A line this long names no more partitions, and counts the rest.
 const MOVE_WIDTH_MAX: usize = 60;
 
-/// How things stand.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Snapshot {
-    pub(crate) at: Duration,
-    pub(crate) events_per_second: u64,
-    pub(crate) lag: u64,
-    /// How many partitions each instance owns, the running ones and those that still own some.
-    pub(crate) owners: Vec<Owner>,
-    pub(crate) free: usize,
-}
-
-#[derive(Clone, Debug)]
-pub(crate) struct Owner {
-    pub(crate) id: InstanceId,
-    pub(crate) partitions: usize,
-    pub(crate) crashed: bool,
-}
-
 /// Writes lines.
 pub(crate) struct Lines(pub(crate) Out);
 
@@ -46,20 +28,21 @@ impl Lines {
             "Partita demo: {} of home-sensor events, {} a second in {}.",
             Time(plan.length),
             grouped(u64::from(plan.rate)),
-            counted(world.hub.partitions() as u64, "partition"),
+            counted(world.partitions() as u64, "partition"),
         );
         self.0.line(&self.0.paint(Tone::Strong, &title))?;
         let first = world.former.started + 1;
         self.0.line(&match plan.processors {
-            1 => format!("One processor, home-{first}, handles them."),
-            n => format!("{n} processors, home-{first} to home-{}, share them.", first + n - 1),
-        })?;
-        match &world.path {
-            None => self.0.line("Events and checkpoints are in memory: nothing is left of them.")?,
-            Some(path) => {
-                self.0.line(&format!("Events and checkpoints are in {}", path.display()))?;
-                self.0.line("on disk: another start resumes there. Remove the directory to start over.")?;
+            1 => format!("One processor, home-{first}, a process of its own, handles them."),
+            n => {
+                format!("{n} processors, home-{first} to home-{}, each a process, share them.", first + n - 1)
             }
+        })?;
+        if world.is_kept() {
+            self.0.line(&format!("Events and checkpoints are in {}", world.data.display()))?;
+            self.0.line("on disk: another start resumes there. Remove the directory to start over.")?;
+        } else {
+            self.0.line("Events are in memory, checkpoints in a temporary file: nothing is left of them.")?;
         }
         if world.former.runs > 0 {
             let text = format!("resuming: {} behind", counted(world.behind, "event"));
@@ -77,6 +60,8 @@ impl Lines {
                     Action::Add => "one joins",
                     Action::Kill => "one is killed",
                     Action::Remove => "one leaves",
+                    Action::Freeze => "one is frozen",
+                    Action::Thaw => "it goes on",
                 };
                 format!("at {} {what}", Time(step.at))
             })
@@ -88,13 +73,13 @@ impl Lines {
         self.0.line(&self.0.paint(Tone::Strong, &heading))
     }
 
-    pub(crate) fn snapshot(&mut self, now: &Snapshot) -> io::Result<()> {
+    pub(crate) fn board(&mut self, board: &Board) -> io::Result<()> {
         self.0.line(&format!(
             "{}  {:>9}  {:>8}  {}",
-            stamp(now.at),
-            grouped(now.events_per_second),
-            grouped(now.lag),
-            owners(&now.owners, now.free)
+            stamp(board.at),
+            grouped(board.events_per_second()),
+            grouped(board.lag()),
+            owners(&board.workers, board.free())
         ))
     }
 
@@ -108,24 +93,9 @@ impl Lines {
     }
 
     pub(crate) fn did(&mut self, at: Duration, action: Action, text: &str) -> io::Result<()> {
-        let tone = if action == Action::Kill { Tone::Bad } else { Tone::Act };
+        let tone = if matches!(action, Action::Kill | Action::Freeze) { Tone::Bad } else { Tone::Act };
         let word = self.0.paint(tone, &action.to_string().to_uppercase());
         self.0.line(&format!("{}  {word} {text}", stamp(at)))
-    }
-
-    pub(crate) fn left(&mut self, at: Duration, left: &Left) -> io::Result<()> {
-        let Left { id, took, failure } = left;
-        match failure {
-            None => self.note(
-                at,
-                &format!("{id} has left in good order, {} ms after it was asked", took.as_millis()),
-            ),
-            Some(why) => self.problem(at, &format!("{id} has not left in good order: {why}")),
-        }
-    }
-
-    pub(crate) fn error(&mut self, at: Duration, error: &ProcessorError) -> io::Result<()> {
-        self.problem(at, &format!("{error} (dealt with)"))
     }
 
     pub(crate) fn note(&mut self, at: Duration, text: &str) -> io::Result<()> {
@@ -147,11 +117,16 @@ fn capitalised(text: &str) -> String {
     chars.next().map(|first| first.to_uppercase().collect::<String>() + chars.as_str()).unwrap_or_default()
 }
 
-fn owners(owners: &[Owner], free: usize) -> String {
+fn owners(owners: &[Worker], free: usize) -> String {
     let mut parts: Vec<String> = owners
         .iter()
         .map(|owner| {
-            format!("{}:{}{}", owner.id, owner.partitions, if owner.crashed { "(dead)" } else { "" })
+            let state = match (owner.crashed, owner.frozen) {
+                (true, _) => "(dead)",
+                (_, true) => "(frozen)",
+                _ => "",
+            };
+            format!("{}:{}{state}", owner.id, owner.partitions)
         })
         .collect();
     let free = (free > 0).then(|| format!("free:{free}"));
@@ -259,10 +234,16 @@ mod tests {
 
     #[test]
     fn owners_fit_in_their_column() {
-        let owner =
-            |n: usize, crashed| Owner { id: InstanceId::new(format!("home-{n}")), partitions: n, crashed };
+        let owner = |n: usize, crashed| Worker {
+            id: InstanceId::new(format!("home-{n}")),
+            partitions: n,
+            events_per_second: 0,
+            lag: 0,
+            crashed,
+            frozen: false,
+        };
         assert_eq!(owners(&[owner(1, true), owner(2, false)], 3), "home-1:1(dead) home-2:2 free:3");
-        let many: Vec<Owner> = (1..=20).map(|n| owner(n, n == 20)).collect();
+        let many: Vec<Worker> = (1..=20).map(|n| owner(n, n == 20)).collect();
         assert_eq!(owners(&many, 0), "19 processors with 1 to 19 each, dead:20");
     }
 }

@@ -1,5 +1,8 @@
 //! `partita demo`: a stream, a few processors, and a script of what happens to them; then the count.
 
+mod board;
+mod book;
+mod clock;
 mod duplicates;
 mod fleet;
 mod gaps;
@@ -7,12 +10,15 @@ mod journal;
 mod ledger;
 mod lines;
 mod moves;
-mod process;
+mod processor;
 mod recount;
 mod report;
 mod run;
+mod screen;
 mod script;
 mod sensors;
+mod show;
+mod slots;
 #[cfg(test)]
 mod testing;
 mod world;
@@ -22,7 +28,10 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use self::lines::Lines;
+pub(crate) use self::processor::{Args as ProcessorArgs, run as run_processor};
+use self::screen::Screen;
 use self::script::{Script, Step};
+use self::show::Show;
 use self::world::Place;
 use crate::Failure;
 use crate::output::{Out, grouped};
@@ -40,7 +49,7 @@ After the run a separate reader reads all events from the source again, in a
 consumer group of its own, and the counts come from it:
   lost                   in the source and never handled
   duplicated_by_crash    handled again after the processor that had handled
-                         them crashed
+                         them crashed, or was frozen until it counted as dead
   duplicated_by_handoff  handled again for any other reason: should be 0
   handoffs               moves in which the old owner finished, checkpointed
                          and passed the partition on
@@ -51,11 +60,15 @@ consumer group of its own, and the counts come from it:
                          the n moves with an event waiting when the new owner
                          opened the partition
   failover_gap_ms        the same for partitions of a processor that crashed
+                         or was frozen
   events_per_second      handled, from the first call to the last
 
 On a directory with events of former runs, those of events (the first five)
-cover all runs, the others this one. Each run writes down what it handled, so
-a demo that was killed is counted with the next one.
+cover all runs, the others this one. Each processor writes down what it
+handled, so a demo that was killed is counted with the next one.
+
+On a terminal the demo is a picture, and keys add, remove, kill, freeze and
+thaw processors; --lines prints lines instead, as it does into a pipe.
 
 Exit code: 0 if nothing was lost or duplicated by a hand-off, 1 if something
 was, nothing was produced or the run failed, 2 if the command line cannot be
@@ -63,9 +76,10 @@ carried out.";
 
 /// Shows processors that share a stream: one joins, one is killed, one leaves, and no event is lost.
 ///
-/// Homes with motion, door, window and glass-break sensors report to the hub in the box. Processors, each with its own
-/// threads, share its partitions through an SQLite database. A script adds, kills and removes some of them. Hub and
-/// database are in a directory, and another start resumes where this one ended.
+/// Homes with motion, door, window and glass-break sensors report to the hub in the box, which is served on a port of this
+/// machine. Processors, each a process of its own, read it over AMQP and share its partitions through an SQLite database. A
+/// script adds, kills and removes some of them. Hub and database are in a directory, and another start resumes where this one
+/// ended.
 #[derive(clap::Args, Debug)]
 #[command(after_long_help = COUNTED)]
 pub(crate) struct Args {
@@ -73,10 +87,11 @@ pub(crate) struct Args {
     #[arg(long = "for", value_name = "TIME", default_value = "20s", value_parser = parse_time)]
     length: Duration,
 
-    /// Adds, kills or removes a processor at a time; may be repeated
+    /// Does something to a processor at a time; may be repeated
     ///
-    /// The actions are add, kill (a crash: it stops dead and tells nobody) and remove (in good order). kill and
-    /// remove choose the processor that has run longest. Without --at, one is added after a quarter of the run, one
+    /// The actions are add, kill (the system ends it at once, and nobody is told), remove (in good order), freeze (it stands
+    /// still and does not know) and thaw. kill, remove and freeze choose the processor that has run longest, thaw the one that
+    /// was frozen first. Without --at, one is added after a quarter of the run, one
     /// killed after half, and one removed after three quarters: --at 5s=add --at 10s=kill --at 15s=remove.
     #[arg(long = "at", value_name = "TIME=ACTION")]
     steps: Vec<Step>,
@@ -110,6 +125,10 @@ pub(crate) struct Args {
     /// Prints only the result, as one JSON object; progress goes to stderr
     #[arg(long)]
     json: bool,
+
+    /// Lines of text, even on a terminal
+    #[arg(long)]
+    lines: bool,
 
     /// No progress, only the result
     #[arg(long, short)]
@@ -158,16 +177,18 @@ impl Plan {
 /// Runs the demo.
 pub(crate) fn run(args: Args) -> Result<ExitCode, Failure> {
     let plan = Plan::new(&args).map_err(Failure::Usage)?;
-    let progress = match (args.quiet, args.json) {
-        (true, _) => Out::nowhere(),
-        (false, true) => Out::stderr(),
-        (false, false) => Out::stdout(),
+    let show = match (args.quiet, args.json) {
+        (true, _) => Show::Lines(Lines(Out::nowhere())),
+        (false, true) => Show::Lines(Lines(Out::stderr())),
+        (false, false) if !args.lines && show::has_terminal() => Show::Screen(Box::new(Screen::new())),
+        (false, false) => Show::Lines(Lines(Out::stdout())),
     };
-    let runtime = tokio::runtime::Builder::new_current_thread()
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
         .enable_all()
         .build()
         .map_err(|error| Failure::Run(format!("cannot start: {error}")))?;
-    let result = runtime.block_on(run::run(plan, Lines(progress)))?;
+    let result = runtime.block_on(run::run(plan, show))?;
     // Threads of the demo may still be ending; nothing waits for them.
     runtime.shutdown_background();
     let mut out = Out::stdout();
@@ -175,7 +196,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, Failure> {
         let json = serde_json::to_string(&result.report).map_err(|error| Failure::Run(error.to_string()))?;
         out.line(&json)?;
     } else {
-        result.report.print(result.former, &result.moves, &result.spans, &mut out)?;
+        result.report.print(result.former, &result.moves, &result.spans, result.freezes, &mut out)?;
     }
     match result.doubts {
         Some(doubts) => Err(Failure::Run(doubts)),

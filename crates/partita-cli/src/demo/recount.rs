@@ -29,10 +29,11 @@ pub(crate) struct Recount {
     pub(crate) made_up: u64,
 }
 
-/// Reads every partition from its earliest event to its end, in a consumer group of its own. Events before `since` do not
-/// count: nothing is known of them.
+/// Reads every partition from its earliest event to its end, in a consumer group of its own. `taken` is how many events each
+/// partition ever took. Events before `since` do not count: nothing is known of them.
 pub(crate) async fn recount(
     source: &dyn EventSource,
+    taken: &[u64],
     spans: &[Vec<Span>],
     since: &[i64],
 ) -> Result<Recount, String> {
@@ -40,8 +41,10 @@ pub(crate) async fn recount(
     let mut total = Recount::default();
     for partition in &hub.partitions {
         let spans = spans.get(number_of(partition)).map_or(&[][..], Vec::as_slice);
-        let sequences =
-            read_all(source, partition).await.map_err(|why| format!("partition {partition}: {why}"))?;
+        let taken = taken.get(number_of(partition)).copied().unwrap_or(0);
+        let sequences = read_all(source, partition, taken)
+            .await
+            .map_err(|why| format!("partition {partition}: {why}"))?;
         let since = since.get(number_of(partition)).copied().unwrap_or(0);
         let counted = compare(&sequences, spans, since);
         total.produced += counted.produced;
@@ -53,7 +56,7 @@ pub(crate) async fn recount(
 }
 
 /// The sequence numbers of a partition's events, as the source gives them.
-async fn read_all(source: &dyn EventSource, partition: &PartitionId) -> Result<Vec<i64>, String> {
+async fn read_all(source: &dyn EventSource, partition: &PartitionId, taken: u64) -> Result<Vec<i64>, String> {
     let request = ReadRequest {
         group: ConsumerGroup::new(GROUP),
         partition: partition.clone(),
@@ -64,7 +67,7 @@ async fn read_all(source: &dyn EventSource, partition: &PartitionId) -> Result<V
         prefetch_bytes: 4 * 1_024 * 1_024,
     };
     let mut reader = source.open(request).await.map_err(|error| error.to_string())?;
-    let end = reader.last_enqueued().and_then(|end| end.position).map(|position| position.sequence.0);
+    let end = taken.checked_sub(1).map(u64::cast_signed);
     let mut sequences: Vec<i64> = Vec::new();
     let mut events = Vec::new();
     while sequences.last().copied() < end {
@@ -129,7 +132,8 @@ mod tests {
         for _ in 0..10 {
             hub.append(&"0".into(), Event::builder("x"));
         }
-        recount(&hub.source(), handled, &[0, 0]).await.unwrap()
+        let taken: Vec<u64> = hub.description().partitions.iter().map(|id| hub.len(id)).collect();
+        recount(&hub.source(), &taken, handled, &[0, 0]).await.unwrap()
     }
 
     #[tokio::test]

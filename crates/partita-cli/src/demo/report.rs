@@ -110,6 +110,7 @@ impl Report {
         former: Option<u64>,
         moves: &[Move],
         spans: &[Vec<Span>],
+        freezes: usize,
         out: &mut Out,
     ) -> io::Result<()> {
         let heading = |text: &str, out: &mut Out| out.line(&out.paint(Tone::Strong, text));
@@ -139,7 +140,7 @@ impl Report {
             ("handed off", MoveReason::HandedOff),
             ("stolen", MoveReason::Stolen),
             ("released, claimed by another", MoveReason::Released),
-            ("taken over after a crash", MoveReason::TakenFromDead),
+            ("taken over from the dead", MoveReason::TakenFromDead),
         ] {
             let (number, gaps) = match reason {
                 // A release has no new owner yet: the claims that follow one do.
@@ -151,6 +152,10 @@ impl Report {
             };
             let [p50, p99] = [50, 99].map(|percent| percentile(&gaps, percent).map_or("-".into(), in_words));
             out.line(&format!("  {name:<30}{:>12}{p50:>14}{p99:>14}", grouped(number as u64)))?;
+        }
+        out.line("")?;
+        for (name, number) in [("processors killed", self.crashes), ("processors frozen", freezes)] {
+            out.line(&format!("  {name:<30}{:>12}", grouped(number as u64)))?;
         }
         out.line("")?;
         let tone = if self.is_good() { Tone::Good } else { Tone::Bad };

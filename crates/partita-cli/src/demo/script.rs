@@ -12,6 +12,8 @@ pub(crate) enum Action {
     Add,
     Kill,
     Remove,
+    Freeze,
+    Thaw,
 }
 
 impl fmt::Display for Action {
@@ -20,6 +22,8 @@ impl fmt::Display for Action {
             Self::Add => "add",
             Self::Kill => "kill",
             Self::Remove => "remove",
+            Self::Freeze => "freeze",
+            Self::Thaw => "thaw",
         })
     }
 }
@@ -32,7 +36,9 @@ impl FromStr for Action {
             "add" => Ok(Self::Add),
             "kill" => Ok(Self::Kill),
             "remove" => Ok(Self::Remove),
-            _ => Err(format!("there is no action {text:?}: use add, kill or remove")),
+            "freeze" => Ok(Self::Freeze),
+            "thaw" => Ok(Self::Thaw),
+            _ => Err(format!("there is no action {text:?}: use add, kill, remove, freeze or thaw")),
         }
     }
 }
@@ -75,7 +81,7 @@ impl Script {
     /// Checks that every step has its time and somebody to happen to, and that somebody is left at the end.
     pub(crate) fn new(mut steps: Vec<Step>, length: Duration, processors: u32) -> Result<Self, String> {
         steps.sort_by_key(|step| step.at);
-        let mut running = processors;
+        let (mut running, mut frozen) = (processors, 0);
         for step in &steps {
             if step.at >= length {
                 return Err(format!(
@@ -83,15 +89,26 @@ impl Script {
                     Time(length)
                 ));
             }
-            running = match step.action {
-                Action::Add => running + 1,
-                Action::Kill | Action::Remove => running.checked_sub(1).ok_or_else(|| {
-                    format!(
-                        "--at {step} finds no processor left: start more with --processors, or add one before it"
-                    )
-                })?,
+            let nobody = || {
+                format!(
+                    "--at {step} finds no processor left: start more with --processors, or add one before it"
+                )
             };
+            match step.action {
+                Action::Add => running += 1,
+                Action::Kill | Action::Remove => running = running.checked_sub(1).ok_or_else(nobody)?,
+                Action::Freeze => {
+                    running = running.checked_sub(1).ok_or_else(nobody)?;
+                    frozen += 1;
+                }
+                Action::Thaw if frozen == 0 => {
+                    return Err(format!("--at {step} finds nobody frozen: freeze one before it"));
+                }
+                Action::Thaw => (running, frozen) = (running + 1, frozen - 1),
+            }
         }
+        // What is still frozen at the end is thawed then.
+        running += frozen;
         if running == 0 {
             return Err(
                 "the script leaves no processor to handle the rest: start more with --processors, add \
@@ -136,12 +153,15 @@ mod tests {
         assert!(refused(&["20s=add"], 1).contains("an earlier time or a longer --for"));
         assert!(refused(&["1s=kill", "2s=kill"], 1).contains("2s=kill finds no processor left"));
         assert!(refused(&["1s=kill"], 1).contains("leaves no processor"));
+        assert!(refused(&["1s=thaw"], 1).contains("nobody frozen"));
+        assert!(refused(&["1s=freeze", "2s=kill"], 1).contains("2s=kill finds no processor left"));
+        assert!(script(&["1s=freeze"], 1).is_ok(), "it is thawed at the end");
         assert!(script(&["1s=kill", "2s=add"], 1).is_ok(), "a group may be gone for a while");
     }
 
     #[test]
     fn unknown_actions_are_refused_with_those_there_are() {
-        assert!("5s=fly".parse::<Step>().unwrap_err().contains("use add, kill or remove"));
+        assert!("5s=fly".parse::<Step>().unwrap_err().contains("use add, kill, remove, freeze or thaw"));
         assert!("5s".parse::<Step>().unwrap_err().contains("10s=kill"));
     }
 }

@@ -7,12 +7,11 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use partita::handler::HandlerResult;
-use partita::hub::broker;
+use partita::hub::broker::{self, Hub, Route};
+use partita::hub::producer::Producer as Sender;
 use partita::model::EventBuilder;
 use partita::{Event, Timestamp};
 use serde::{Deserialize, Serialize};
-
-use super::world::{DemoHub, Sender};
 
 const HOMES: usize = 10_000;
 
@@ -136,9 +135,9 @@ pub(crate) struct Producer {
 }
 
 impl Producer {
-    pub(crate) fn start(hub: &DemoHub, events_per_second: u32, seed: u64) -> std::io::Result<Self> {
+    pub(crate) fn start(hub: &Arc<Hub>, events_per_second: u32, seed: u64) -> std::io::Result<Self> {
         let shared = Arc::new(Shared::default());
-        let (sender, partitions) = (hub.sender(), hub.partitions());
+        let (sender, partitions) = (Sender::new(Arc::clone(hub)), hub.partitions() as usize);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
         let thread = std::thread::Builder::new().name("producer".to_owned()).spawn({
             let shared = Arc::clone(&shared);
@@ -207,7 +206,8 @@ async fn produce(sender: &Sender, partitions: usize, events_per_second: u32, see
 /// Sends until the hub takes the events, or the stream ends.
 async fn send(sender: &Sender, partition: usize, events: Vec<EventBuilder>, shared: &Shared) {
     let count = events.len() as u64;
-    while let Err(error) = sender.send(partition, events.clone()).await {
+    let route = Route::Partition(partition as u32);
+    while let Err(error) = sender.send_batch(route, events.clone()).await {
         *shared.trouble.lock().unwrap_or_else(PoisonError::into_inner) = Some(error.to_string());
         if error.may_have_happened() {
             shared.unknown.fetch_add(count, Ordering::AcqRel);

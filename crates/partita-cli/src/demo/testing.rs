@@ -12,7 +12,6 @@ use super::moves::Move;
 pub(super) fn span(instance: &str, epoch: u64, events: RangeInclusive<i64>) -> Span {
     Span {
         run: 1,
-        slot: None,
         first: *events.start(),
         last: *events.end(),
         instance: InstanceId::new(instance),

@@ -1,22 +1,28 @@
-//! What the processors of the demo share: a hub and a store, on disk or in memory.
+//! What the processors of the demo share: a hub, served on a port of this machine, and a store, in a directory.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use partita::hub::broker::{Broker, BrokerError, Hub, HubOptions, Route};
+use partita::eventhubs::{ConnectionString, EventHubs, EventHubsSource};
+use partita::hub::broker::{Broker, BrokerError, Hub, HubOptions};
+use partita::hub::listener::transport::Transport;
 use partita::hub::log::{OpenError, Recovery, Retention};
-use partita::hub::producer::{Producer, SendError};
-use partita::hub::source::HubSource;
-use partita::model::{EventBuilder, HubName, Namespace, Scope};
+use partita::hub::server::{Server, ServerOptions};
+use partita::model::{HubName, Namespace, Scope};
 use partita::sqlite::SqliteStore;
 use partita::store::{MoveRecord, Resume};
-use partita::{CheckpointStore, ConsumerGroup, EventSource, MemoryHub, MemoryStore, PartitionId};
+use partita::{CheckpointStore, ConsumerGroup, PartitionId};
+use tempfile::TempDir;
+use tokio::net::TcpListener;
 
 use super::journal::{Former, Journal, Life, boot};
 use super::recount::GROUP;
 
-const HUB: &str = "homes";
+pub(crate) const HUB: &str = "homes";
+
+/// The host as clients name it, and with it the namespace of checkpoints: it stays the same when the port does not.
+const HOST: &str = "localhost";
 
 /// Where the demo keeps its data unless told otherwise: where the user is, so that it is seen and easily removed.
 const DEFAULT_DIR: &str = "partita-demo";
@@ -37,40 +43,53 @@ pub(crate) enum Place {
     Directory(PathBuf),
 }
 
-/// The hub.
-#[derive(Clone)]
-pub(crate) enum DemoHub {
-    Memory(MemoryHub),
-    Disk(Arc<Hub>),
-}
-
 /// Hub and store, ready for processors.
 pub(crate) struct World {
-    pub(crate) hub: DemoHub,
-    pub(crate) store: Arc<dyn CheckpointStore>,
-    pub(crate) journal: Option<Arc<Journal>>,
+    broker: Arc<Broker>,
+    pub(crate) hub: Arc<Hub>,
+    pub(crate) store: SqliteStore,
+    pub(crate) scope: Scope,
+    pub(crate) journal: Journal,
     pub(crate) former: Former,
-    /// Where it is.
-    pub(crate) path: Option<PathBuf>,
+    /// Where the database and the books are, and the hub unless it is in memory.
+    pub(crate) data: PathBuf,
     /// Events between the checkpoints and the end.
     pub(crate) behind: u64,
     /// What the store knows of former moves.
     pub(crate) moves: Vec<MoveRecord>,
     /// How many events the hub had taken before, by partition.
     pub(crate) taken: Vec<u64>,
+    /// The directory of a demo in memory, which goes with it.
+    temporary: Option<TempDir>,
+}
+
+/// Where processes of this machine reach the hub.
+pub(crate) fn source(port: u16) -> Result<EventHubsSource, String> {
+    let text = format!(
+        "Endpoint=sb://{HOST}:{port};SharedAccessKeyName=RootManageSharedAccessKey;SharedAccessKey=SAS_KEY_VALUE;\
+         UseDevelopmentEmulator=true;EntityPath={HUB}"
+    );
+    let connection: ConnectionString = text.parse().map_err(|error| format!("{error}"))?;
+    let client = EventHubs::new(&connection).map_err(|error| error.to_string())?;
+    Ok(client.source())
+}
+
+/// The database in a directory.
+pub(crate) fn store(data: &Path) -> Result<SqliteStore, String> {
+    SqliteStore::open(data.join("checkpoints.db")).map_err(|error| error.to_string())
 }
 
 impl World {
     /// Opens what is at the place, or makes it. `partitions`: as many as told, or as there are.
     pub(crate) async fn open(place: &Place, partitions: Option<u32>, events: u64) -> Result<Self, String> {
         match place {
-            Place::Memory => Ok(Self::memory(partitions.unwrap_or(super::PARTITIONS))),
-            Place::Directory(path) => open_disk(path, partitions, events).await.map_err(Refused::text),
+            Place::Memory => in_memory(partitions, events).await.map_err(Refused::text),
+            Place::Directory(path) => on_disk(path, partitions, events).await.map_err(Refused::text),
             Place::Default => {
                 for number in 1..=DEFAULT_DIRS_MAX {
                     let name =
                         if number == 1 { DEFAULT_DIR.into() } else { format!("{DEFAULT_DIR}-{number}") };
-                    match open_disk(Path::new(&name), partitions, events).await {
+                    match on_disk(Path::new(&name), partitions, events).await {
                         Err(Refused::InUse(_)) => {}
                         other => return other.map_err(Refused::text),
                     }
@@ -82,18 +101,33 @@ impl World {
         }
     }
 
-    fn memory(partitions: u32) -> Self {
-        Self {
-            hub: DemoHub::Memory(MemoryHub::new(HUB, partitions)),
-            store: Arc::new(MemoryStore::new()),
-            journal: None,
-            former: Former { since: vec![0; partitions as usize], ..Former::default() },
-            path: None,
-            behind: 0,
-            moves: Vec::new(),
-            taken: vec![0; partitions as usize],
-        }
+    /// Serves the hub for as long as the runtime lasts; the port.
+    pub(crate) async fn serve(&self) -> std::io::Result<u16> {
+        let server = Server::new(Arc::clone(&self.broker), ServerOptions::default());
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
+        let port = listener.local_addr()?.port();
+        tokio::spawn(async move { server.listen(listener, Transport::Plain).await });
+        Ok(port)
     }
+
+    /// Whether anything is left when the demo is over.
+    pub(crate) fn is_kept(&self) -> bool {
+        self.temporary.is_none()
+    }
+
+    /// How many partitions there are.
+    pub(crate) fn partitions(&self) -> usize {
+        self.hub.partitions() as usize
+    }
+
+    /// How many events each partition ever took.
+    pub(crate) fn taken(&self) -> Vec<u64> {
+        taken(&self.hub)
+    }
+}
+
+fn taken(hub: &Hub) -> Vec<u64> {
+    (0..hub.partitions()).map(|p| hub.partition(p).map_or(0, |info| info.next_seq)).collect()
 }
 
 /// Why a directory is not used.
@@ -116,7 +150,17 @@ impl From<String> for Refused {
     }
 }
 
-async fn open_disk(path: &Path, partitions: Option<u32>, events: u64) -> Result<World, Refused> {
+async fn in_memory(partitions: Option<u32>, events: u64) -> Result<World, Refused> {
+    let cannot = |error: std::io::Error| format!("cannot make a temporary directory: {error}");
+    // Processes share a database by its file.
+    let temporary = tempfile::Builder::new().prefix("partita-demo-").tempdir().map_err(cannot)?;
+    let broker = Broker::in_memory(bytes_max(events)).map_err(|error| error.to_string())?;
+    let mut world = make(broker, temporary.path(), partitions, events).await?;
+    world.temporary = Some(temporary);
+    Ok(world)
+}
+
+async fn on_disk(path: &Path, partitions: Option<u32>, events: u64) -> Result<World, Refused> {
     check_ours(path)?;
     let opened = Broker::open(path.join("hub")).map_err(|error| match error {
         BrokerError::Log(OpenError::InUse { .. }) => Refused::InUse(format!(
@@ -129,29 +173,21 @@ async fn open_disk(path: &Path, partitions: Option<u32>, events: u64) -> Result<
     if let Some((_, damaged)) = found.iter().find(|(_, recovery)| !recovery.is_clean()) {
         return Err(Refused::Other(damage(path, damaged)));
     }
-    let hub = open_hub(&broker, path, partitions, events)?;
-    let store = SqliteStore::open(path.join("checkpoints.db"));
-    let store = store.map_err(|error| with_a_way_out(&error.to_string()))?;
-    let scope = Scope {
-        namespace: Namespace::new(HubSource::NAMESPACE),
-        hub: hub.name().clone(),
-        group: ConsumerGroup::default(),
-    };
+    make(broker, path, partitions, events).await
+}
+
+async fn make(broker: Broker, data: &Path, partitions: Option<u32>, events: u64) -> Result<World, Refused> {
+    let hub = open_hub(&broker, data, partitions, events)?;
+    let store = store(data).map_err(|error| with_a_way_out(&error))?;
+    let scope =
+        Scope { namespace: Namespace::new(HOST), hub: hub.name().clone(), group: ConsumerGroup::default() };
     let (checkpoints, behind) = checkpoints(&hub, &store, &scope).await?;
     let moves = store.moves(&scope).await.map_err(|error| error.to_string())?;
     let life = Life { store: broker.store_id().0, hub: hub.id(), boot: boot() };
-    let (journal, former) = Journal::open(&path.join("ledger"), life, &checkpoints)?;
-    let taken = (0..hub.partitions()).map(|p| hub.partition(p).map_or(0, |info| info.next_seq)).collect();
-    Ok(World {
-        hub: DemoHub::Disk(hub),
-        store: Arc::new(store),
-        journal: Some(Arc::new(journal)),
-        former,
-        path: Some(path.to_owned()),
-        behind,
-        moves,
-        taken,
-    })
+    let (journal, former) = Journal::open(data, life, &checkpoints)?;
+    let taken = taken(&hub);
+    let (broker, data) = (Arc::new(broker), data.to_owned());
+    Ok(World { broker, hub, store, scope, journal, former, data, behind, moves, taken, temporary: None })
 }
 
 /// A directory with something in it, and nothing of the demo's, is somebody else's.
@@ -186,10 +222,13 @@ fn damage(path: &Path, found: &Recovery) -> String {
     )
 }
 
+fn bytes_max(events: u64) -> u64 {
+    KEPT_BYTES + events * EVENT_BYTES
+}
+
 fn open_hub(broker: &Broker, path: &Path, partitions: Option<u32>, events: u64) -> Result<Arc<Hub>, String> {
     let text = |error: BrokerError| with_a_way_out(&error.to_string());
-    let bytes_max = Some(KEPT_BYTES + events * EVENT_BYTES);
-    let retention = Retention { age: Duration::from_secs(24 * 60 * 60), bytes_max };
+    let retention = Retention { age: Duration::from_secs(24 * 60 * 60), bytes_max: Some(bytes_max(events)) };
     let hub = match broker.hub(HUB) {
         None => {
             let options = HubOptions { partitions: partitions.unwrap_or(super::PARTITIONS), retention };
@@ -215,8 +254,8 @@ fn open_hub(broker: &Broker, path: &Path, partitions: Option<u32>, events: u64) 
 
 /// Where each partition is resumed, and how many events lie behind that.
 async fn checkpoints(hub: &Arc<Hub>, store: &SqliteStore, scope: &Scope) -> Result<(Vec<i64>, u64), String> {
-    let source = HubSource::new(hub.clone());
     let records = store.checkpoints(scope).await.map_err(|error| error.to_string())?;
+    let stream = hub.stream();
     let mut resume = Vec::new();
     let mut behind = 0;
     for number in 0..hub.partitions() {
@@ -224,7 +263,7 @@ async fn checkpoints(hub: &Arc<Hub>, store: &SqliteStore, scope: &Scope) -> Resu
         let mut from = info.first_seq.cast_signed();
         let record = records.iter().find(|record| record.partition == PartitionId::from(number));
         // A position of another life of the hub is none.
-        if let Some(record) = record.filter(|record| record.stream == Some(source.stream()))
+        if let Some(record) = record.filter(|record| record.stream.as_ref() == Some(&stream))
             && let Some(Resume::After(last)) = &record.resume
         {
             from = from.max(last.sequence.0 + 1);
@@ -233,64 +272,6 @@ async fn checkpoints(hub: &Arc<Hub>, store: &SqliteStore, scope: &Scope) -> Resu
         resume.push(from);
     }
     Ok((resume, behind))
-}
-
-impl DemoHub {
-    /// The hub as processors and the recount read it.
-    pub(crate) fn source(&self) -> Arc<dyn EventSource> {
-        match self {
-            Self::Memory(hub) => Arc::new(hub.source()),
-            Self::Disk(hub) => Arc::new(HubSource::new(hub.clone())),
-        }
-    }
-
-    /// How many partitions there are.
-    pub(crate) fn partitions(&self) -> usize {
-        match self {
-            Self::Memory(hub) => hub.description().partitions.len(),
-            Self::Disk(hub) => hub.partitions() as usize,
-        }
-    }
-
-    /// How many events each partition ever took.
-    pub(crate) fn taken(&self) -> Vec<u64> {
-        match self {
-            Self::Memory(hub) => hub.description().partitions.iter().map(|id| hub.len(id)).collect(),
-            Self::Disk(hub) => {
-                let next = |p| hub.partition(p).map_or(0, |info| info.next_seq);
-                (0..hub.partitions()).map(next).collect()
-            }
-        }
-    }
-
-    /// A way to send to it.
-    pub(crate) fn sender(&self) -> Sender {
-        match self {
-            Self::Memory(hub) => Sender::Memory(hub.clone(), hub.description().partitions),
-            Self::Disk(hub) => Sender::Disk(Producer::new(hub.clone())),
-        }
-    }
-}
-
-/// Sends to the hub.
-pub(crate) enum Sender {
-    Memory(MemoryHub, Vec<PartitionId>),
-    Disk(Producer),
-}
-
-impl Sender {
-    /// Sends events to a partition; when it returns, the hub has them as safely as it can.
-    pub(crate) async fn send(&self, partition: usize, events: Vec<EventBuilder>) -> Result<(), SendError> {
-        match self {
-            Self::Memory(hub, partitions) => {
-                hub.append_all(&partitions[partition], events);
-                Ok(())
-            }
-            Self::Disk(producer) => {
-                producer.send_batch(Route::Partition(partition as u32), events).await.map(drop)
-            }
-        }
-    }
 }
 
 #[cfg(test)]
@@ -314,7 +295,7 @@ mod tests {
     async fn partitions_are_kept_added_and_never_removed() {
         let dir = tempfile::tempdir().unwrap();
         let place = Place::Directory(dir.path().join("data"));
-        let partitions = async |asked| World::open(&place, asked, 0).await.unwrap().hub.partitions();
+        let partitions = async |asked| World::open(&place, asked, 0).await.unwrap().partitions();
         assert_eq!(partitions(Some(4)).await, 4);
         assert_eq!(partitions(None).await, 4);
         assert_eq!(partitions(Some(6)).await, 6);

@@ -15,8 +15,17 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 pub(crate) fn partita(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_partita"));
     command.args(args);
-    for name in ["RUST_LOG", "NO_COLOR", "PARTITA_DATA", "PARTITA_HTTP", "PARTITA_KEY_FILE", "PARTITA_LISTEN"]
-    {
+    for name in [
+        "RUST_LOG",
+        "NO_COLOR",
+        "PARTITA_DATA",
+        "PARTITA_HTTP",
+        "PARTITA_KEY_FILE",
+        "PARTITA_LISTEN",
+        "PARTITA_PROXY",
+        "EVENTHUBS_CONNECTION_STRING",
+        "EVENT_HUB_CONNECTION_STRING",
+    ] {
         command.env_remove(name);
     }
     command

@@ -68,6 +68,9 @@ impl Authorization {
                 })?;
                 (SAS, Token { secret: secret.clone(), expires: parsed.expires() })
             }
+            Self::Shared(Credential::Tokens) => {
+                return Err(EventHubsError::fatal("there is no credential for the hub"));
+            }
             Self::Tokens(tokens) => {
                 let token = tokens.token().await.map_err(|error| {
                     EventHubsError::retriable(format!("no token could be had for the hub: {error}"))

@@ -9,9 +9,9 @@ use thiserror::Error;
 use super::auth::{Authorization, TokenSource};
 use super::client::{Client, Config};
 use super::management::{self, HubProperties, PartitionProperties};
-use super::producer::{OUTSTANDING_BYTES_MAX, Producer};
+use super::producer::{BufferedProducerBuilder, OUTSTANDING_BYTES_MAX, Producer};
 use super::transport::{Endpoint, Path, Proxy};
-use super::{ConnectionString, ConnectionStringError, EventHubsError, EventHubsSource, Service};
+use super::{ConnectionString, ConnectionStringError, Credential, EventHubsError, EventHubsSource, Service};
 
 /// Why a client cannot be made.
 #[derive(Clone, Debug, Error)]
@@ -26,6 +26,14 @@ pub enum BuildError {
     /// The proxy cannot be read. It is not repeated: it may hold a password.
     #[error("the proxy is not of the form http://host:port or http://user:password@host:port")]
     Proxy,
+    /// Nothing says who connects.
+    #[error("there is no credential for the hub: give one, or a connection string that has one")]
+    NoCredential,
+    /// Where an IoT hub keeps its events is known only after it was asked.
+    #[error(
+        "the connection string is of an IoT hub, which has to be asked where its events are: use `connect` instead of `build`"
+    )]
+    IotHub,
     /// Something else does not do.
     #[error(transparent)]
     Other(#[from] EventHubsError),
@@ -61,6 +69,11 @@ impl EventHubs {
         }
     }
 
+    /// A hub of a namespace such as `contoso.servicebus.windows.net`, for tokens that are asked for.
+    pub fn in_namespace(host: impl Into<String>, hub: impl Into<HubName>) -> EventHubsBuilder {
+        Self::builder(&ConnectionString::builder(host, Credential::Tokens).hub(hub).build())
+    }
+
     /// Reads it.
     pub fn source(&self) -> EventHubsSource {
         EventHubsSource::new(self.client.clone())
@@ -68,7 +81,17 @@ impl EventHubs {
 
     /// Sends to it, with at most [`OUTSTANDING_BYTES_MAX`] under way.
     pub fn producer(&self) -> Producer {
-        Producer::new(self.client.clone(), OUTSTANDING_BYTES_MAX)
+        Producer::new(self.client.clone(), OUTSTANDING_BYTES_MAX, false)
+    }
+
+    /// The same, with events that are numbered, so that the hub takes none twice when an answer was lost.
+    pub fn idempotent_producer(&self) -> Producer {
+        Producer::new(self.client.clone(), OUTSTANDING_BYTES_MAX, true)
+    }
+
+    /// Sends to it events that are handed over one by one, in batches.
+    pub fn buffered_producer(&self) -> BufferedProducerBuilder {
+        BufferedProducerBuilder::new(self.client.clone())
     }
 
     /// What the hub says about itself.
@@ -155,6 +178,12 @@ impl EventHubsBuilder {
         self
     }
 
+    /// Asks a credential of the Azure SDK for tokens, instead of using the connection string's.
+    #[cfg(feature = "entra")]
+    pub fn credential(self, credential: Arc<dyn azure_core::credentials::TokenCredential>) -> Self {
+        self.tokens(Arc::new(super::entra::Entra(credential)))
+    }
+
     /// What this client is called in the hub's logs.
     pub fn identifier(mut self, identifier: impl Into<String>) -> Self {
         self.identifier = Some(identifier.into());
@@ -186,8 +215,43 @@ impl EventHubsBuilder {
         self
     }
 
+    /// The client, of an IoT hub, too: that one is asked where its events are, and the client reads them there. If the IoT hub
+    /// moves them, as in a failover, make another client.
+    ///
+    /// What is said of the [`endpoint`](Self::endpoint) holds for the IoT hub itself.
+    pub async fn connect(mut self) -> Result<EventHubs, BuildError> {
+        if self.connection.service() != Service::IotHub {
+            return self.build();
+        }
+        let endpoint = match self.endpoint.take() {
+            Some(text) => custom_endpoint(&text).ok_or(BuildError::Endpoint(text))?,
+            None => endpoint_of(&self.connection, self.websocket),
+        };
+        let path = self.path()?;
+        let identifier = self.identifier.clone().unwrap_or_else(identifier);
+        let time = self.connect_time_max;
+        let redirected = super::iothub::redirected(&self.connection, &endpoint, &path, &identifier);
+        self.connection = tokio::time::timeout(time, redirected).await.unwrap_or_else(|_| {
+            let text = format!("the IoT hub at {endpoint} did not answer within {time:?}");
+            Err(EventHubsError::retriable(text))
+        })?;
+        self.build()
+    }
+
+    fn path(&self) -> Result<Path, BuildError> {
+        let mut path = path(self.roots.as_deref())?;
+        if let Some(proxy) = &self.proxy {
+            path.proxy = Some(Proxy::parse(proxy).ok_or(BuildError::Proxy)?);
+        }
+        Ok(path)
+    }
+
     /// The client. Nothing is connected yet.
     pub fn build(self) -> Result<EventHubs, BuildError> {
+        if self.connection.service() == Service::IotHub {
+            return Err(BuildError::IotHub);
+        }
+        let path = self.path()?;
         let hub = self.connection.resolve_hub(self.hub.as_ref())?;
         let endpoint = match &self.endpoint {
             Some(text) => custom_endpoint(text).ok_or_else(|| BuildError::Endpoint(text.clone()))?,
@@ -195,13 +259,12 @@ impl EventHubsBuilder {
         };
         let authorization = match self.tokens {
             Some(tokens) => Authorization::Tokens(tokens),
+            None if *self.connection.credential() == Credential::Tokens => {
+                return Err(BuildError::NoCredential);
+            }
             None => Authorization::Shared(self.connection.credential().clone()),
         };
-        let identifier = self.identifier.unwrap_or_else(|| format!("partita-{:016x}", fastrand::u64(..)));
-        let mut path = path(self.roots.as_deref())?;
-        if let Some(proxy) = &self.proxy {
-            path.proxy = Some(Proxy::parse(proxy).ok_or(BuildError::Proxy)?);
-        }
+        let identifier = self.identifier.unwrap_or_else(identifier);
         let client = Client::new(Config {
             endpoint,
             path,
@@ -226,6 +289,10 @@ fn path(roots: Option<&[u8]>) -> Result<Path, EventHubsError> {
 #[cfg(not(feature = "tls"))]
 fn path(_: Option<&[u8]>) -> Result<Path, EventHubsError> {
     Ok(Path::default())
+}
+
+fn identifier() -> String {
+    format!("partita-{:016x}", fastrand::u64(..))
 }
 
 const AMQP_PORT: u16 = 5672;

@@ -73,6 +73,8 @@ pub enum Credential {
     },
     /// A signature made elsewhere. It is not renewed.
     Signature(Secret),
+    /// Nothing here: tokens are asked for.
+    Tokens,
 }
 
 /// Where to connect, and as whom.

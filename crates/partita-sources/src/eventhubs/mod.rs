@@ -4,7 +4,10 @@ mod auth;
 mod builder;
 mod client;
 mod connection_string;
+#[cfg(feature = "entra")]
+mod entra;
 mod error;
+mod iothub;
 mod management;
 mod producer;
 mod reader;
@@ -20,6 +23,9 @@ pub use connection_string::{
 };
 pub use error::EventHubsError;
 pub use management::{HubProperties, PartitionProperties};
-pub use producer::{AddError, EncodedEvent, EventBatch, OUTSTANDING_BYTES_MAX, Producer, Route, SendError};
+pub use producer::{
+    AddError, BufferedProducer, BufferedProducerBuilder, EncodedEvent, EventBatch, OUTSTANDING_BYTES_MAX,
+    Producer, Receipt, Route, SendError,
+};
 pub use secret::Secret;
 pub use source::EventHubsSource;

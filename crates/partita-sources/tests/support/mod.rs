@@ -2,6 +2,8 @@
 #![allow(dead_code)] // Each test uses a part of it.
 
 pub(crate) mod proxy;
+pub(crate) mod service;
+pub(crate) mod tls;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -43,9 +45,13 @@ impl Served {
 
     /// Over another transport than plain TCP.
     pub(crate) async fn over(partitions: u32, transport: Transport) -> Self {
+        Self::of(partitions, ServerOptions::default(), transport).await
+    }
+
+    pub(crate) async fn of(partitions: u32, options: ServerOptions, transport: Transport) -> Self {
         let dir = tempfile::tempdir().expect("dir");
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
-        Self::start(dir, partitions, listener, ServerOptions::default(), transport)
+        Self::start(dir, partitions, listener, options, transport)
     }
 
     fn start(
@@ -152,6 +158,14 @@ pub(crate) async fn take(reader: &mut Box<dyn PartitionReader>, count: usize) ->
         read.expect("in time").expect("events");
     }
     events
+}
+
+/// A line that `./test` shows.
+#[allow(clippy::print_stderr)]
+pub(crate) fn counted(what: &str) {
+    // Past the test harness, which keeps what a test prints.
+    use std::io::Write as _;
+    let _ = writeln!(std::io::stderr(), "counted: {what}");
 }
 
 pub(crate) fn partition(number: u32) -> PartitionId {

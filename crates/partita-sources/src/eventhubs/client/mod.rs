@@ -91,7 +91,8 @@ struct State {
     /// Whether there ever was a connection.
     was_there: bool,
     failures: u32,
-    last: Option<(EventHubsError, Instant)>,
+    /// When the next attempt may be made, and how the last one failed; not said if whoever made it went away.
+    last: Option<(Option<EventHubsError>, Instant)>,
 }
 
 impl Client {
@@ -163,7 +164,9 @@ impl Client {
             }
             let pause = match &state.last {
                 Some((error, next)) if *next > Instant::now() => {
-                    if !state.was_there || !error.is_retriable() || *next > give_up {
+                    if let Some(error) = error
+                        && (!state.was_there || !error.is_retriable() || *next > give_up)
+                    {
                         return Err(error.clone());
                     }
                     *next
@@ -186,6 +189,11 @@ impl State {
     /// Tries to connect. `None` if it is worth to wait and try again.
     async fn attempt(&mut self, config: &Config) -> Option<Result<Handle, EventHubsError>> {
         self.handle = None;
+        // Noted beforehand: many who each give up half-way are no reason to hurry.
+        let pause = PAUSE_MIN.saturating_mul(1 << self.failures.min(10)).min(PAUSE_MAX);
+        let pause = pause.mul_f64(0.75 + 0.25 * fastrand::f64());
+        self.failures += 1;
+        self.last = Some((None, Instant::now() + pause));
         let time = config.connect_time_max;
         let connected = tokio::time::timeout(time, connect(config)).await.unwrap_or_else(|_| {
             let text = format!("the hub {} did not answer within {time:?}", config.place());
@@ -197,10 +205,7 @@ impl State {
                 Some(Ok(handle))
             }
             Err(error) => {
-                let pause = PAUSE_MIN.saturating_mul(1 << self.failures.min(10)).min(PAUSE_MAX);
-                let pause = pause.mul_f64(0.75 + 0.25 * fastrand::f64());
-                self.failures += 1;
-                self.last = Some((error.clone(), Instant::now() + pause));
+                self.last = Some((Some(error.clone()), Instant::now() + pause));
                 let first = self.failures == 1 || !self.was_there || !error.is_retriable();
                 first.then_some(Err(error))
             }

@@ -122,6 +122,11 @@ impl Sender {
     /// Sends what there is credit for.
     pub(super) fn send(&mut self, link: LinkId, connection: &mut Connection) {
         while let Some(first) = self.waiting.front() {
+            // Whoever has given up has perhaps sent it again.
+            if first.reply.is_closed() {
+                self.waiting.pop_front();
+                continue;
+            }
             let message = Outgoing { format: first.format, ..Outgoing::unsettled(self.next_tag) };
             let result = connection.send(link, message, first.payload.clone());
             if matches!(result, Err(error) if error.is_temporary() || error == SendError::Detached) {

@@ -29,6 +29,14 @@ impl Route {
     pub fn partition(partition: impl Into<PartitionId>) -> Self {
         Self::Partition(partition.into())
     }
+
+    /// The partition, if it is not for the hub to choose.
+    pub(super) fn fixed_partition(&self) -> Option<&PartitionId> {
+        match self {
+            Self::Partition(partition) => Some(partition),
+            Self::Key(_) | Self::Any => None,
+        }
+    }
 }
 
 /// An event as it is sent. Its size is known, and it can be added to one batch or another.
@@ -55,6 +63,12 @@ impl EncodedEvent {
     /// How many bytes it takes in a batch.
     pub fn size(&self) -> usize {
         self.bytes.len() + batch::overhead(self.bytes.len())
+    }
+
+    /// Appends it to the events of a batch.
+    pub(super) fn append_to(&self, events: &mut Vec<u8>) {
+        // Fails beyond 4 GiB, which no hub takes; whoever adds it has looked at its size.
+        let _ = batch::push(&self.bytes, events);
     }
 
     /// The key that it goes by.
@@ -91,11 +105,11 @@ pub enum AddError {
 pub struct EventBatch {
     pub(super) route: Route,
     pub(super) payload: Vec<u8>,
-    key: Option<Arc<str>>,
+    pub(super) key: Option<Arc<str>>,
     bytes_max: usize,
-    count: usize,
+    pub(super) count: usize,
     /// What the payload has without an event.
-    head_bytes: usize,
+    pub(super) head_bytes: usize,
 }
 
 impl EventBatch {

@@ -1,31 +1,33 @@
 //! Sends events to a hub elsewhere.
 
+mod attempts;
 mod batch;
+mod buffered;
+mod links;
+mod numbered;
+mod places;
 
-use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 pub use batch::{AddError, EncodedEvent, EventBatch, Route};
+pub use buffered::{BufferedProducer, BufferedProducerBuilder, Receipt};
 use partita_amqp::event::batch::FORMAT;
-use partita_amqp::performative::Attach;
-use partita_core::model::{EventBuilder, PartitionId};
+use partita_core::model::EventBuilder;
 use thiserror::Error;
-use tokio::sync::{Mutex, Semaphore};
+use tokio::sync::{Mutex, OnceCell, Semaphore};
 
+use self::attempts::{Attempts, Patience};
+use self::links::{Links, message_bytes_max};
+use self::numbered::Numbered;
+use self::places::Places;
 use super::EventHubsError;
-use super::client::{Client, SenderEnd};
-
-/// What a hub takes that does not say.
-const MESSAGE_BYTES_MAX: u64 = 1024 * 1024;
+use super::client::Client;
 
 /// How many bytes of one producer may be under way, unless told otherwise.
 pub const OUTSTANDING_BYTES_MAX: usize = 16 << 20;
 
-/// How often a send is tried, and the pauses in between.
-const ATTEMPTS_MAX: u32 = 4;
-const PAUSE_MIN: Duration = Duration::from_millis(200);
-const PAUSE_MAX: Duration = Duration::from_secs(10);
+/// How often a call is tried.
+const ATTEMPTS: Patience = Patience::Attempts(4);
 
 /// Why events were not sent.
 #[derive(Clone, Debug, Error)]
@@ -42,6 +44,9 @@ pub enum SendError {
     /// The hub did not take them.
     #[error(transparent)]
     Hub(#[from] EventHubsError),
+    /// The buffered producer takes nothing any more.
+    #[error("the producer is closed: make another one")]
+    Closed,
 }
 
 impl SendError {
@@ -59,30 +64,50 @@ impl SendError {
 /// Sends events. Clones share their links and one limit.
 ///
 /// What fails for now is tried again a few times. Where the hub's answer was lost, the events may have arrived: they are sent
-/// again all the same, so that an event may arrive twice but is not lost.
+/// again all the same, so that an event may arrive twice but is not lost. An idempotent producer numbers its events, and the
+/// hub takes none twice; the batches of a partition then go one after the other.
 #[derive(Clone, Debug)]
 pub struct Producer(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
     client: Client,
-    /// One per place that is sent to.
-    links: Mutex<HashMap<Option<PartitionId>, Arc<SenderEnd>>>,
+    links: Links,
+    /// Only of an idempotent producer.
+    numbered: Option<OnceCell<Numbers>>,
     room: Semaphore,
     bytes_max: usize,
 }
 
+/// An idempotent producer's place in each partition.
+#[derive(Debug)]
+struct Numbers {
+    places: Places,
+    lanes: Vec<Mutex<Numbered>>,
+}
+
 impl Producer {
-    pub(super) fn new(client: Client, bytes_max: usize) -> Self {
+    pub(super) fn new(client: Client, bytes_max: usize, idempotent: bool) -> Self {
         let bytes_max = bytes_max.clamp(1, Semaphore::MAX_PERMITS.min(u32::MAX as usize));
-        let room = Semaphore::new(bytes_max);
-        Self(Arc::new(Shared { client, links: Mutex::default(), room, bytes_max }))
+        let numbered = idempotent.then(OnceCell::new);
+        let (links, room) = (Links::default(), Semaphore::new(bytes_max));
+        Self(Arc::new(Shared { client, links, numbered, room, bytes_max }))
     }
 
     /// An empty batch of the size that the hub takes.
     pub async fn batch(&self, route: Route) -> Result<EventBatch, SendError> {
-        let max = self.in_attempts(|| async { Ok(message_bytes_max(&*self.link(&route).await?)) }).await?;
-        let bytes_max = usize::try_from(max).unwrap_or(usize::MAX);
+        let mut attempts = self.attempts();
+        let link = loop {
+            let link = self.0.links.get(&self.0.client, route.fixed_partition());
+            if let Some(result) = attempts.take(link).await {
+                break result?;
+            }
+        };
+        let max = message_bytes_max(&link);
+        let bytes_max = match self.0.numbered {
+            Some(_) => max.saturating_sub(numbered::HEAD_BYTES_MAX),
+            None => max,
+        };
         EventBatch::new(route, bytes_max).map_err(|error| SendError::Event { index: 0, source: error.into() })
     }
 
@@ -91,13 +116,51 @@ impl Producer {
         if batch.is_empty() {
             return Ok(());
         }
-        let EventBatch { route, payload, .. } = batch;
-        let payload = bytes::Bytes::from(payload);
-        let permits = payload.len().min(self.0.bytes_max) as u32;
+        let permits = batch.payload.len().min(self.0.bytes_max) as u32;
         // The semaphore is never closed.
         let _room = self.0.room.acquire_many(permits).await;
-        self.in_attempts(|| async { self.link(&route).await?.send(FORMAT, payload.clone()).await }).await?;
-        Ok(())
+        if let Some(numbered) = &self.0.numbered {
+            return self.send_numbered(numbered, batch).await;
+        }
+        let EventBatch { route, payload, .. } = batch;
+        let payload = bytes::Bytes::from(payload);
+        let mut attempts = self.attempts();
+        loop {
+            let send = async {
+                let link = self.0.links.get(&self.0.client, route.fixed_partition()).await?;
+                link.send(FORMAT, payload.clone()).await
+            };
+            if let Some(result) = attempts.take(send).await {
+                return Ok(result?);
+            }
+        }
+    }
+
+    async fn send_numbered(&self, numbers: &OnceCell<Numbers>, batch: EventBatch) -> Result<(), SendError> {
+        let client = &self.0.client;
+        let numbers = numbers.get_or_try_init(async || {
+            let mut attempts = self.attempts();
+            let places = loop {
+                if let Some(result) = attempts.take(Places::ask(client)).await {
+                    break result?;
+                }
+            };
+            let lanes = places.partitions().iter().cloned().map(Numbered::new).map(Mutex::new).collect();
+            Ok::<_, SendError>(Numbers { places, lanes })
+        });
+        let Numbers { places, lanes } = numbers.await?;
+        let place = places.of(&batch.route, batch.key.as_deref())?.unwrap_or_else(|| places.next());
+        let mut lane = lanes[place].lock().await;
+        lane.begin();
+        let (key, events) = (batch.key.as_deref(), &batch.payload[batch.head_bytes..]);
+        let mut attempts = self.attempts();
+        let result = loop {
+            if let Some(result) = attempts.take(lane.send(client, key, events)).await {
+                break result;
+            }
+        };
+        lane.settle(batch.count, &result);
+        Ok(result?)
     }
 
     /// Sends one event.
@@ -133,51 +196,7 @@ impl Producer {
         self.send(batch).await
     }
 
-    /// The link for a route, attached if there is none.
-    async fn link(&self, route: &Route) -> Result<Arc<SenderEnd>, EventHubsError> {
-        let partition = match route {
-            Route::Partition(partition) => Some(partition.clone()),
-            Route::Key(_) | Route::Any => None,
-        };
-        let mut links = self.0.links.lock().await;
-        if let Some(link) = links.get(&partition)
-            && !link.is_closed()
-        {
-            return Ok(link.clone());
-        }
-        let hub = self.0.client.config().hub.as_str();
-        let address = match &partition {
-            Some(partition) => format!("{hub}/Partitions/{partition}"),
-            None => hub.to_owned(),
-        };
-        let link = Arc::new(self.0.client.produce(Attach::sender("", &address)).await?);
-        links.insert(partition, link.clone());
-        Ok(link)
+    fn attempts(&self) -> Attempts {
+        Attempts::new(ATTEMPTS, self.0.client.config().request_time_max)
     }
-
-    /// Tries a few times.
-    async fn in_attempts<T, F>(&self, call: impl Fn() -> F) -> Result<T, EventHubsError>
-    where
-        F: Future<Output = Result<T, EventHubsError>>,
-    {
-        let mut attempt = 1;
-        let time = self.0.client.config().request_time_max;
-        loop {
-            let result = tokio::time::timeout(time, call()).await.unwrap_or_else(|_| {
-                Err(EventHubsError::retriable(format!("the hub did not answer within {time:?}")).uncertain())
-            });
-            match result {
-                Err(error) if error.is_retriable() && attempt < ATTEMPTS_MAX => {
-                    let pause = PAUSE_MIN.saturating_mul(1 << (attempt - 1)).min(PAUSE_MAX);
-                    tokio::time::sleep(pause.mul_f64(0.75 + 0.25 * fastrand::f64())).await;
-                    attempt += 1;
-                }
-                result => return result,
-            }
-        }
-    }
-}
-
-fn message_bytes_max(link: &SenderEnd) -> u64 {
-    link.granted.max_message_size.filter(|max| *max > 0).unwrap_or(MESSAGE_BYTES_MAX)
 }

@@ -1,0 +1,235 @@
+//! `partita consume`: events become lines.
+
+mod closed;
+mod print;
+mod read;
+mod start;
+
+use std::io::{self, IsTerminal};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use clap::ValueEnum;
+use futures_util::future::try_join_all;
+use partita_core::model::{ConsumerGroup, PartitionId, Position, Timestamp};
+use partita_sources::eventhubs::EventHubs;
+use tokio::sync::mpsc;
+
+use self::print::Printer;
+use self::read::{Follow, Said};
+use self::start::span;
+use crate::connection::{ConnectionArgs, HELP, runtime};
+use crate::events::Template;
+use crate::output::{Out, Tone, counted, grouped};
+use crate::{Failure, interrupt};
+
+/// What readers have handed over and is not printed yet; each holds at most what one reader fetches ahead.
+const SAID_MAX: usize = 16;
+/// How long nothing may come before somebody who watches is told that nothing came.
+const SILENCE: Duration = Duration::from_secs(1);
+
+const WORDS: &str = "\
+Where to start: earliest, latest, a time (2026-01-31T08:00:00Z, or 90s-ago,
+10m-ago, 2h-ago, 1d-ago), seq:N or offset:N (that event), or 'after seq:N'.
+
+--format takes {body} {partition} {sequence} {offset} {enqueued} {key} and
+{property:NAME}, \\n and \\t; braces themselves are {{ and }}. Each event ends with
+a line feed.
+
+Events of a partition come in their order; those of several as they arrive. On a
+terminal, what would steer it is shown as \\u{1b} and the like; elsewhere bodies are
+printed byte by byte.
+";
+
+/// Prints the events of a hub, and waits for more.
+///
+/// It reads beside others and keeps no position: another run starts where it is told to.
+#[derive(clap::Args, Debug)]
+#[command(after_long_help = format!("{WORDS}\n{HELP}"))]
+pub(crate) struct Args {
+    /// The hub
+    hub: String,
+
+    /// The consumer group to read in
+    #[arg(long, short, value_name = "GROUP", default_value = ConsumerGroup::DEFAULT)]
+    group: String,
+
+    /// A partition to read; may be repeated [default: all]
+    #[arg(long = "partition", short, value_name = "ID")]
+    partitions: Vec<String>,
+
+    /// Where to start; see --help
+    #[arg(long, value_name = "POSITION", default_value = "earliest", value_parser = parse_position)]
+    from: Position,
+
+    /// Ends after so many events
+    #[arg(long, short = 'n', value_name = "N")]
+    count: Option<u64>,
+
+    /// Ends with the events that are there when it begins
+    #[arg(long)]
+    until_end: bool,
+
+    /// How to print: bodies, or each event with all that it has as a line of JSON, which 'produce --jsonl' takes
+    #[arg(long, short, value_enum, default_value_t = Form::Text, value_name = "FORM")]
+    output: Form,
+
+    /// A line of your own, such as '{partition}/{sequence} {body}'
+    #[arg(long, value_name = "TEMPLATE", value_parser = str::parse::<Template>, conflicts_with = "output")]
+    format: Option<Template>,
+
+    /// Says nothing unless something is wrong
+    #[arg(long, short)]
+    quiet: bool,
+
+    #[command(flatten)]
+    connection: ConnectionArgs,
+}
+
+/// How to print.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum Form {
+    Text,
+    Jsonl,
+}
+
+fn parse_position(text: &str) -> Result<Position, String> {
+    Position::parse(text, Timestamp::now()).map_err(|error| error.to_string())
+}
+
+/// Prints until it is enough.
+pub(crate) fn run(args: Args) -> Result<ExitCode, Failure> {
+    crate::log_if_asked();
+    let client = args.connection.client(&args.hub, "consume")?;
+    let runtime = runtime()?;
+    let (tell, said) = mpsc::channel(SAID_MAX);
+    let stop = Arc::new(AtomicBool::new(false));
+    let readers = runtime.block_on(open(&args, &client))?;
+    let names = readers.iter().map(|reader| reader.partition().clone()).collect();
+    {
+        let _guard = runtime.enter();
+        let away = Arc::new(AtomicBool::new(false));
+        for (at, reader) in readers.into_iter().enumerate() {
+            tokio::spawn(reader.run(at, Arc::clone(&away), tell.clone()));
+        }
+        let (stopped, ask) = (Arc::clone(&stop), tell.downgrade());
+        let interrupted = interrupt::first();
+        tokio::spawn(async move {
+            interrupted.await;
+            stopped.store(true, Ordering::Relaxed);
+            if let Some(tell) = ask.upgrade() {
+                let _ = tell.send(Said::Enough).await;
+            }
+        });
+        closed::watch(tell.downgrade());
+        if !args.quiet && !args.until_end && io::stdout().is_terminal() {
+            hint(tell.downgrade());
+        }
+    }
+    drop(tell);
+    let printed = print_all(&args, names, said, &stop);
+    runtime.shutdown_background();
+    printed
+}
+
+/// Readers of all partitions that are wanted and have something to come.
+async fn open(args: &Args, client: &EventHubs) -> Result<Vec<Follow>, Failure> {
+    let mut partitions = client.properties().await?.partitions;
+    partitions.sort();
+    if let Some(other) = args.partitions.iter().find(|id| !partitions.iter().any(|p| p.as_str() == **id)) {
+        let last = partitions.len().saturating_sub(1);
+        return Err(Failure::Missing(format!(
+            "there is no partition {other} in hub {}: they are 0 to {last}",
+            client.hub()
+        )));
+    }
+    let wanted =
+        |p: &PartitionId| args.partitions.is_empty() || args.partitions.iter().any(|id| p.as_str() == id);
+    partitions.retain(wanted);
+    let group = ConsumerGroup::new(&args.group);
+    let group = &group;
+    let opened = try_join_all(partitions.iter().map(|partition| async move {
+        let properties = client.partition(partition).await?;
+        let span = span(&args.from, &properties);
+        let note = span.note.as_ref().filter(|_| !args.quiet && args.from != Position::Latest);
+        if let Some(note) = note {
+            Out::stderr().line(&format!("partition {partition}: {note}"))?;
+        }
+        // Also if there is nothing to read: that the group is there is worth to know.
+        let last = match (args.until_end, span.last) {
+            (true, None) => None,
+            (true, Some(last)) => Some(Some(last)),
+            (false, _) => Some(None),
+        };
+        let reader =
+            Follow::open(client.source(), group.clone(), partition.clone(), span.from, last.flatten())
+                .await?;
+        Ok::<_, Failure>(last.is_some().then_some(reader))
+    }));
+    Ok(opened.await?.into_iter().flatten().collect())
+}
+
+/// Tells somebody who watches that there is nothing to see.
+fn hint(tell: mpsc::WeakSender<Said>) {
+    let text = "No events so far; waiting for some. Ctrl-C ends.".to_owned();
+    tokio::spawn(async move {
+        tokio::time::sleep(SILENCE).await;
+        if let Some(tell) = tell.upgrade() {
+            let _ = tell.send(Said::Silence(text)).await;
+        }
+    });
+}
+
+fn print_all(
+    args: &Args,
+    names: Vec<PartitionId>,
+    mut said: mpsc::Receiver<Said>,
+    stop: &AtomicBool,
+) -> Result<ExitCode, Failure> {
+    let began = Instant::now();
+    let mut printer = Printer::new(args, names);
+    let mut failure = None;
+    while !stop.load(Ordering::Relaxed) && !printer.is_done() {
+        let next = match said.try_recv() {
+            Ok(next) => Some(next),
+            // Nothing waits in here while nothing comes.
+            Err(_) => {
+                printer.flush()?;
+                said.blocking_recv()
+            }
+        };
+        match next {
+            Some(Said::Events(at, events)) => printer.print(at, &events, stop)?,
+            Some(Said::Note(text)) if !args.quiet => {
+                let mut err = Out::stderr();
+                let text = err.paint(Tone::Faint, &text);
+                err.line(&text)?;
+            }
+            Some(Said::Silence(text)) if printer.printed() == 0 => Out::stderr().line(&text)?,
+            Some(Said::Note(_) | Said::Silence(_)) => {}
+            Some(Said::Failed(failed)) => {
+                failure = Some(failed);
+                break;
+            }
+            Some(Said::Closed) => return Ok(ExitCode::SUCCESS),
+            Some(Said::Enough) | None => break,
+        }
+    }
+    printer.flush()?;
+    if let Some(failure) = failure {
+        return Err(failure);
+    }
+    if !args.quiet && io::stderr().is_terminal() {
+        let (count, took) = (printer.printed(), began.elapsed().as_secs_f64());
+        let mut err = Out::stderr();
+        let rate = match count {
+            1_000.. => format!(" in {took:.1} s ({}/s)", grouped((count as f64 / took.max(0.001)) as u64)),
+            _ => String::new(),
+        };
+        let text = err.paint(Tone::Faint, &format!("{}{rate}.", counted(count, "event")));
+        err.line(&text)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,136 @@
+//! Reads a partition and hands its events over; begins again where it was after the hub was away.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use partita_core::model::{ConsumerGroup, Event, PartitionId, Position};
+use partita_core::source::{EventSource, PartitionReader, ReadRequest, SourceError, SourceErrorKind};
+use partita_sources::eventhubs::EventHubsSource;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+use crate::Failure;
+
+const READ_EVENTS_MAX: usize = 1_024;
+const PREFETCH_EVENTS: usize = 4_096;
+const PREFETCH_BYTES: usize = 1 << 20;
+/// How long a hub may be away, and how often it is tried meanwhile.
+const AWAY_TIME_MAX: Duration = Duration::from_secs(60);
+const AWAY_PAUSE: Duration = Duration::from_millis(500);
+
+/// What the printer is told.
+pub(crate) enum Said {
+    /// Events of a reader, by its place among them.
+    Events(usize, Vec<Event>),
+    /// Something to know.
+    Note(String),
+    /// Nothing came for some time.
+    Silence(String),
+    /// It cannot go on.
+    Failed(Failure),
+    /// The user wants no more.
+    Enough,
+    /// Nobody reads the output any more.
+    Closed,
+}
+
+/// A partition that is read.
+pub(crate) struct Follow {
+    source: EventHubsSource,
+    request: ReadRequest,
+    reader: Box<dyn PartitionReader>,
+    /// The last event to read, if it is not for ever.
+    last: Option<i64>,
+}
+
+impl Follow {
+    pub(crate) async fn open(
+        source: EventHubsSource,
+        group: ConsumerGroup,
+        partition: PartitionId,
+        from: Position,
+        last: Option<i64>,
+    ) -> Result<Self, SourceError> {
+        let request = ReadRequest {
+            group,
+            partition,
+            from,
+            owner_level: None,
+            name: "partita-consume".into(),
+            prefetch_events: PREFETCH_EVENTS,
+            prefetch_bytes: PREFETCH_BYTES,
+        };
+        let reader = source.open(request.clone()).await?;
+        Ok(Self { source, request, reader, last })
+    }
+
+    pub(crate) fn partition(&self) -> &PartitionId {
+        &self.request.partition
+    }
+
+    /// Reads until it is done, fails, or nobody listens.
+    pub(crate) async fn run(mut self, at: usize, away: Arc<AtomicBool>, tell: mpsc::Sender<Said>) {
+        if let Err(failure) = self.follow(at, &away, &tell).await {
+            let _ = tell.send(Said::Failed(failure)).await;
+        }
+    }
+
+    async fn follow(
+        &mut self,
+        at: usize,
+        away: &AtomicBool,
+        tell: &mpsc::Sender<Said>,
+    ) -> Result<(), Failure> {
+        loop {
+            let mut events = Vec::new();
+            let read = self.reader.read(READ_EVENTS_MAX, &mut events).await;
+            if let Some(gap) = self.reader.take_gap() {
+                let text = format!("partition {}: {gap}", self.partition());
+                let _ = tell.send(Said::Note(text)).await;
+            }
+            let number = |event: &Event| event.sequence_number().0;
+            let ended =
+                events.last().is_some_and(|event| self.last.is_some_and(|last| number(event) >= last));
+            if let Some(last) = self.last {
+                events.truncate(events.partition_point(|event| number(event) <= last));
+            }
+            if let Some(event) = events.last() {
+                self.request.from = event.next_position();
+                if tell.send(Said::Events(at, events)).await.is_err() {
+                    return Ok(());
+                }
+            }
+            match read {
+                Ok(()) if ended => return Ok(()),
+                Ok(()) => away.store(false, Ordering::Relaxed),
+                Err(error) if error.kind() == SourceErrorKind::Retriable => {
+                    // All readers find out; one tells.
+                    if !away.swap(true, Ordering::Relaxed) {
+                        let failure = Failure::from(error);
+                        let text = format!("{}; trying again", failure.text());
+                        let _ = tell.send(Said::Note(text)).await;
+                    }
+                    self.reopen().await?;
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    async fn reopen(&mut self) -> Result<(), Failure> {
+        let give_up = Instant::now() + AWAY_TIME_MAX;
+        loop {
+            match self.source.open(self.request.clone()).await {
+                Ok(reader) => {
+                    self.reader = reader;
+                    return Ok(());
+                }
+                Err(error) if error.kind() == SourceErrorKind::Retriable && Instant::now() < give_up => {
+                    tokio::time::sleep(AWAY_PAUSE).await;
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+}

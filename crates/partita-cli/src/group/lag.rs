@@ -1,0 +1,140 @@
+//! How far a group is behind. Pure.
+
+use std::time::Duration;
+
+use partita_core::model::{Position, StreamId, Timestamp};
+use partita_core::store::{CheckpointRecord, Resume};
+use partita_sources::eventhubs::PartitionProperties;
+
+use super::since;
+
+/// How long the first event after the checkpoint has been waiting.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Behind {
+    Exactly(Duration),
+    /// At least as long as the last event.
+    AtLeast(Duration),
+    Unknown,
+}
+
+/// Whether a checkpoint is of a life of the hub that is over: the processors begin anew then.
+pub(super) fn is_void(checkpoint: &CheckpointRecord, stream: Option<&StreamId>) -> bool {
+    matches!((&checkpoint.stream, stream), (Some(own), Some(hubs)) if own != hubs)
+}
+
+/// How many events there are after the checkpoint; none if nobody can say where a processor would start.
+pub(super) fn lag(
+    checkpoint: Option<&CheckpointRecord>,
+    stream: Option<&StreamId>,
+    partition: &PartitionProperties,
+) -> Option<u64> {
+    let last = partition.end.position.as_ref().map_or(-1, |position| position.sequence.0);
+    let held = if partition.is_empty { 0 } else { last - partition.first.0 + 1 };
+    if held == 0 {
+        return Some(0);
+    }
+    let checkpoint = checkpoint?;
+    let after = match checkpoint.resume.as_ref()? {
+        _ if is_void(checkpoint, stream) => held,
+        Resume::After(position) => last - position.sequence.0,
+        Resume::At(Position::Sequence { sequence, inclusive }) => last - sequence.0 + i64::from(*inclusive),
+        Resume::At(Position::Earliest) => held,
+        Resume::At(_) => return None,
+    };
+    u64::try_from(after.clamp(0, held.max(0))).ok()
+}
+
+/// Where the first event after the checkpoint is.
+pub(super) fn next_event(
+    checkpoint: Option<&CheckpointRecord>,
+    stream: Option<&StreamId>,
+) -> Option<Position> {
+    let checkpoint = checkpoint?;
+    match checkpoint.resume.as_ref()? {
+        _ if is_void(checkpoint, stream) => Some(Position::Earliest),
+        resume => Some(resume.position()),
+    }
+}
+
+/// How long the first event after the checkpoint has waited; `enqueued` is when it came, if it could be read, and `last`
+/// when the last one came.
+pub(super) fn behind(
+    lag: Option<u64>,
+    enqueued: Option<Timestamp>,
+    last: Option<Timestamp>,
+    now: Timestamp,
+) -> Behind {
+    match (lag, enqueued, last) {
+        (Some(0), ..) => Behind::Exactly(Duration::ZERO),
+        (Some(_), Some(enqueued), _) => Behind::Exactly(since(enqueued, now)),
+        (Some(_), None, Some(last)) => Behind::AtLeast(since(last, now)),
+        _ => Behind::Unknown,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use partita_core::model::{
+        Epoch, Incarnation, InstanceId, LastEnqueued, Offset, SequenceNumber, StreamPosition,
+    };
+    use partita_core::store::{Op, Version};
+
+    use super::*;
+
+    fn partition(first: i64, last: i64) -> PartitionProperties {
+        let position =
+            (last >= 0).then(|| StreamPosition { sequence: SequenceNumber(last), offset: Offset::number(0) });
+        let end = LastEnqueued { position, enqueued_time: None, retrieved: Timestamp(0) };
+        PartitionProperties { partition: 0.into(), first: SequenceNumber(first), end, is_empty: first > last }
+    }
+
+    fn checkpoint(resume: Option<Resume>, stream: Option<&str>) -> CheckpointRecord {
+        CheckpointRecord {
+            partition: 0.into(),
+            epoch: Epoch(1),
+            resume,
+            stream: stream.map(StreamId::new),
+            time: Timestamp(0),
+            op: Op { by: Incarnation::new(InstanceId::new("a"), 1), number: 1 },
+            version: Version::number(1),
+        }
+    }
+
+    fn after(sequence: i64) -> Option<Resume> {
+        Some(Resume::After(StreamPosition { sequence: SequenceNumber(sequence), offset: Offset::number(0) }))
+    }
+
+    #[test]
+    fn lag_is_what_comes_after_the_checkpoint() {
+        let of =
+            |record: &CheckpointRecord| lag(Some(record), Some(&StreamId::new("now")), &partition(10, 19));
+        assert_eq!(of(&checkpoint(after(19), None)), Some(0));
+        assert_eq!(of(&checkpoint(after(15), Some("now"))), Some(4));
+        assert_eq!(of(&checkpoint(after(2), None)), Some(10), "what retention removed is no lag");
+        assert_eq!(of(&checkpoint(after(99), None)), Some(0));
+        assert_eq!(of(&checkpoint(after(15), Some("former"))), Some(10), "of a hub that was reset");
+        assert_eq!(of(&checkpoint(Some(Resume::At(Position::Earliest)), None)), Some(10));
+        assert_eq!(
+            of(&checkpoint(Some(Resume::At(Position::at_sequence(SequenceNumber(18)))), None)),
+            Some(2)
+        );
+        assert_eq!(of(&checkpoint(Some(Resume::At(Position::Latest)), None)), None);
+        assert_eq!(of(&checkpoint(None, None)), None);
+        assert_eq!(lag(None, None, &partition(10, 19)), None);
+        assert_eq!(lag(None, None, &partition(0, -1)), Some(0), "nothing is behind where there is nothing");
+        assert_eq!(lag(Some(&checkpoint(after(3), None)), None, &partition(4, 3)), Some(0));
+    }
+
+    #[test]
+    fn seconds_are_exact_where_the_event_could_be_read() {
+        let now = Timestamp(10_000);
+        assert_eq!(behind(Some(0), None, Some(Timestamp(1)), now), Behind::Exactly(Duration::ZERO));
+        let read = behind(Some(3), Some(Timestamp(4_000)), Some(Timestamp(9_000)), now);
+        assert_eq!(read, Behind::Exactly(Duration::from_secs(6)));
+        assert_eq!(
+            behind(Some(3), None, Some(Timestamp(9_000)), now),
+            Behind::AtLeast(Duration::from_secs(1))
+        );
+        assert_eq!(behind(None, None, Some(Timestamp(1)), now), Behind::Unknown);
+    }
+}

@@ -1,0 +1,168 @@
+//! A group as tables, for people.
+
+use partita_core::model::Incarnation;
+use partita_core::store::{MoveRecord, Resume};
+
+use super::lag::{Behind, is_void};
+use super::{Group, glance, is_live, since, state};
+use crate::output::{counted, grouped};
+use crate::table::{self, Column};
+
+/// How many moves a status ends with.
+const MOVES_SHOWN: usize = 5;
+/// What a status is made of besides rows: titles, headers, and lines between.
+const FRAME_ROWS: usize = 7;
+/// How many rows of partitions are shown at least.
+const PARTITIONS_SHOWN_MIN: usize = 4;
+
+const PARTITIONS: [Column; 7] = [
+    ("PARTITION", true),
+    ("OWNER", false),
+    ("EPOCH", true),
+    ("CHECKPOINT", true),
+    ("AGE", true),
+    ("LAG", true),
+    ("BEHIND", true),
+];
+const INSTANCES: [Column; 6] = [
+    ("INSTANCE", false),
+    ("OWNS", true),
+    ("STATE", false),
+    ("HEARTBEAT", true),
+    ("UP", true),
+    ("HOST", false),
+];
+const MOVES: [Column; 6] =
+    [("WHEN", true), ("PARTITION", true), ("FROM", false), ("TO", false), ("EPOCH", true), ("REASON", false)];
+
+/// All of a group, in at most so many rows, if that matters.
+pub(super) fn status(group: &Group, rows_max: Option<usize>) -> Vec<String> {
+    let instances = instances(group);
+    let moves: Vec<_> = group.moves.iter().rev().take(MOVES_SHOWN).map(|one| move_row(group, one)).collect();
+    let notes = notes(group);
+    let mut moves_shown = moves.len();
+    let mut partitions_shown = group.partitions.len();
+    if let Some(rows_max) = rows_max {
+        let rest = rows_max.saturating_sub(FRAME_ROWS + instances.len().max(1) + notes.len());
+        if moves_shown + partitions_shown > rest {
+            moves_shown = moves_shown.min(rest.saturating_sub(partitions_shown).max(2));
+            // One row says how many are not shown.
+            let left = rest.saturating_sub(moves_shown + 1).max(PARTITIONS_SHOWN_MIN);
+            partitions_shown = partitions_shown.min(left);
+        }
+    }
+    let mut lines = vec![title(group)];
+    lines.extend(notes);
+    lines.push(String::new());
+    let rows = group.partitions.iter().take(partitions_shown).map(|id| partition_row(group, id)).collect();
+    lines.extend(table::lines(&PARTITIONS, rows));
+    if partitions_shown < group.partitions.len() {
+        lines.push(format!("... and {} more partitions", group.partitions.len() - partitions_shown));
+    }
+    lines.push(String::new());
+    if instances.is_empty() {
+        lines.push("No instance is running.".to_owned());
+    } else {
+        lines.extend(table::lines(&INSTANCES, instances));
+    }
+    if moves_shown > 0 {
+        lines.push(String::new());
+        lines.extend(table::lines(&MOVES, moves.into_iter().take(moves_shown).collect()));
+    }
+    lines
+}
+
+fn title(group: &Group) -> String {
+    let lags: Vec<u64> = group.partitions.iter().filter_map(|partition| group.lag(partition)).collect();
+    let lag = if lags.is_empty() { "unknown".to_owned() } else { counted(lags.iter().sum(), "event") };
+    let live = group.view.instances.iter().filter(|seen| is_live(seen)).count() as u64;
+    format!(
+        "{} of {} at {}: {}, {}, lag {lag}",
+        group.scope.group,
+        group.scope.hub,
+        group.scope.namespace,
+        counted(group.partitions.len() as u64, "partition"),
+        counted(live, "instance"),
+    )
+}
+
+fn notes(group: &Group) -> Vec<String> {
+    let mut notes = Vec::new();
+    if let Some(error) = &group.hub_error {
+        notes.push(format!("No lag: {error}"));
+    }
+    if group.checkpoints.values().any(|record| is_void(record, group.stream.as_ref())) {
+        notes.push("Checkpoints marked ! are of a hub that was reset: processors begin anew.".to_owned());
+    }
+    notes
+}
+
+fn partition_row(group: &Group, partition: &partita_core::model::PartitionId) -> Vec<String> {
+    let dash = || "-".to_owned();
+    let record = group.ownership(partition);
+    let owner = match record.map(|record| (&record.owner, &record.next)) {
+        Some((Some(owner), Some(next))) => format!("{} > {}", group.name(owner), group.name(next)),
+        Some((Some(owner), None)) => group.name(owner),
+        Some((None, _)) | None => dash(),
+    };
+    let checkpoint = group.checkpoint(partition);
+    let (position, age) = match checkpoint.and_then(|record| Some((record, record.resume.as_ref()?))) {
+        None => (dash(), dash()),
+        Some((record, resume)) => {
+            let mark = if is_void(record, group.stream.as_ref()) { "!" } else { "" };
+            let position = match resume {
+                Resume::After(last) => grouped(u64::try_from(last.sequence.0).unwrap_or(0)),
+                Resume::At(position) => position.to_string(),
+            };
+            (format!("{mark}{position}"), glance(since(record.time, group.time)))
+        }
+    };
+    let behind = match group.ends.get(partition).map(|end| end.behind) {
+        Some(Behind::Exactly(time)) => glance(time),
+        Some(Behind::AtLeast(time)) => format!(">{}", glance(time)),
+        Some(Behind::Unknown) | None => dash(),
+    };
+    vec![
+        partition.to_string(),
+        owner,
+        record.map_or_else(dash, |record| record.epoch.to_string()),
+        position,
+        age,
+        group.lag(partition).map_or_else(dash, grouped),
+        behind,
+    ]
+}
+
+/// The live, and the dead that still own something.
+fn instances(group: &Group) -> Vec<Vec<String>> {
+    let mut rows = Vec::new();
+    for seen in &group.view.instances {
+        let record = &seen.record;
+        let owned = group.owned(&record.incarnation);
+        if is_live(seen) || owned > 0 {
+            rows.push(vec![
+                group.name(&record.incarnation),
+                owned.to_string(),
+                state(seen, owned).to_owned(),
+                glance(seen.age),
+                glance(since(record.started, group.time)),
+                record.host.to_string(),
+            ]);
+        }
+    }
+    rows
+}
+
+fn move_row(group: &Group, record: &MoveRecord) -> Vec<String> {
+    let name = |incarnation: &Option<Incarnation>| {
+        incarnation.as_ref().map_or_else(|| "-".to_owned(), |incarnation| group.name(incarnation))
+    };
+    vec![
+        format!("{} ago", glance(since(record.time, group.time))),
+        record.partition.to_string(),
+        name(&record.from),
+        name(&record.to),
+        record.epoch.to_string(),
+        record.reason.to_string(),
+    ]
+}

@@ -1,0 +1,190 @@
+//! `partita produce`: lines become events.
+
+mod input;
+mod lanes;
+mod progress;
+mod report;
+mod routing;
+
+use std::io::{self, IsTerminal};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Instant;
+
+use partita_sources::eventhubs::EventHubs;
+use tokio::sync::mpsc;
+
+use self::input::{CHUNKS_MAX, Chunk, Reading, Source};
+use self::lanes::Lanes;
+use self::progress::{Counts, Progress};
+use self::routing::Routing;
+use crate::connection::{ConnectionArgs, HELP, runtime};
+use crate::output::Out;
+use crate::{Failure, interrupt};
+
+const SHAPE: &str = "\
+With --jsonl a line is an object: {\"body\":\"text\"}, and with it, if wanted,
+\"key\", \"partition\" and \"properties\". Bodies that are no text are \"body_base64\",
+or \"body\" with any other JSON, which is then sent as it is written. All that
+'partita consume -o jsonl' prints is taken: its \"partition\" and \"key\" say where an
+event goes, \"property_types\" which types its properties have, and what only a hub
+gives (sequence, offset, enqueued) is passed over.
+
+A line that cannot be sent ends the command; the lines before it are sent.
+";
+
+/// Sends lines as events; those of a partition arrive in their order.
+///
+/// A line's body is all of it but the line feed. Without --key or --partition, lines go round the partitions.
+#[derive(clap::Args, Debug)]
+#[command(after_long_help = format!("{SHAPE}\n{HELP}"))]
+pub(crate) struct Args {
+    /// The hub
+    hub: String,
+
+    /// Reads lines from a file instead of stdin
+    #[arg(long, short, value_name = "FILE", conflicts_with = "body", help_heading = "Input")]
+    file: Option<PathBuf>,
+
+    /// Reads no lines: sends this text, --count times. {n} becomes the number of the event, from 0
+    #[arg(long, value_name = "TEXT", conflicts_with = "jsonl", help_heading = "Input")]
+    body: Option<String>,
+
+    /// Each line is an event as JSON, as 'consume -o jsonl' prints it; see --help
+    #[arg(long, help_heading = "Input")]
+    jsonl: bool,
+
+    /// Sends so many events and then ends [default: all lines; 1 with --body]
+    #[arg(long, short = 'n', value_name = "N", help_heading = "Input")]
+    count: Option<u64>,
+
+    /// Sends at most so many events a second
+    #[arg(long, value_name = "N", value_parser = parse_rate, help_heading = "Input")]
+    rate: Option<f64>,
+
+    /// The partition key of all events: they go to the partition that it belongs to
+    #[arg(long, short, value_name = "KEY", help_heading = "Events")]
+    key: Option<String>,
+
+    /// The partition for all events
+    #[arg(long, short, value_name = "ID", conflicts_with = "key", help_heading = "Events")]
+    partition: Option<String>,
+
+    /// Passes over the partitions that lines of --jsonl name; their keys still say where events go
+    #[arg(long, requires = "jsonl", help_heading = "Events")]
+    spread: bool,
+
+    /// A property of all events, a text; may be repeated
+    #[arg(long = "property", value_name = "NAME=VALUE", value_parser = parse_property, help_heading = "Events")]
+    properties: Vec<(String, String)>,
+
+    /// Does not say where the events went
+    #[arg(long, short)]
+    quiet: bool,
+
+    #[command(flatten)]
+    connection: ConnectionArgs,
+}
+
+fn parse_property(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
+        _ => Err("write NAME=VALUE".to_owned()),
+    }
+}
+
+fn parse_rate(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(rate) if rate > 0.0 && rate.is_finite() => Ok(rate),
+        _ => Err("write a number above 0".to_owned()),
+    }
+}
+
+/// Sends until there is no more.
+pub(crate) fn run(args: Args) -> Result<ExitCode, Failure> {
+    crate::log_if_asked();
+    let client = args.connection.client(&args.hub, "produce")?;
+    let source = Source::open(args.file.as_deref(), args.body.as_deref())?;
+    let runtime = runtime()?;
+    let done = runtime.block_on(produce(args, client, source));
+    // The thread that reads may wait for a line that never comes; it ends with the process.
+    runtime.shutdown_background();
+    done
+}
+
+async fn produce(args: Args, client: EventHubs, source: Source) -> Result<ExitCode, Failure> {
+    let mut partitions = client.properties().await?.partitions;
+    partitions.sort();
+    let routing = Routing::new(&partitions, &args).map_err(|said| missing(&client, said))?;
+    if !args.quiet && source.is_terminal() {
+        Out::stderr().line("Type a line per event; Ctrl-D ends.")?;
+    }
+    let counts = Arc::new(Counts::default());
+    let progress = Progress::start(&args, &source, &counts);
+    let (chunks, read) = mpsc::channel(CHUNKS_MAX);
+    let reading = Reading {
+        source,
+        jsonl: args.jsonl,
+        count: args.count.or(args.body.is_some().then_some(1)),
+        rate: args.rate,
+        properties: args.properties.clone(),
+        routing,
+        counts: Arc::clone(&counts),
+    };
+    let (tell, end) = tokio::sync::oneshot::channel();
+    std::thread::spawn(move || {
+        let _ = tell.send(reading.run(&chunks));
+    });
+    let began = Instant::now();
+    let mut lanes = Lanes::new(client.clone(), partitions, Arc::clone(&counts));
+    let sent = send(&mut lanes, read).await;
+    // All that was taken is on its way: it is waited for, whatever happened.
+    let finished = lanes.finish().await;
+    progress.end();
+    let took = began.elapsed();
+    let said = match (sent, finished) {
+        (Err(failure), _) | (_, Err(failure)) => Err(failure),
+        // Whoever reads has stopped, unless it was told to; then it may wait for a line.
+        (Ok(Ended::Read), Ok(())) => end.await.unwrap_or(Ok(())).map_err(Failure::Run),
+        (Ok(Ended::Interrupted), Ok(())) => Ok(()),
+    };
+    if !args.quiet {
+        report::print(&client, &lanes, &counts, took, &mut Out::stderr()).await?;
+    }
+    said.map(|()| ExitCode::SUCCESS)
+}
+
+enum Ended {
+    /// There is no more.
+    Read,
+    /// The user wants no more.
+    Interrupted,
+}
+
+async fn send(lanes: &mut Lanes, mut read: mpsc::Receiver<Chunk>) -> Result<Ended, Failure> {
+    let interrupted = interrupt::first();
+    tokio::pin!(interrupted);
+    loop {
+        // Only waiting is interrupted: what was taken is sent.
+        let chunk = tokio::select! {
+            biased;
+            () = &mut interrupted => return Ok(Ended::Interrupted),
+            chunk = lanes.wait(&mut read) => chunk,
+        };
+        match chunk {
+            Some(Some(chunk)) => lanes.take(chunk).await?,
+            Some(None) => return Ok(Ended::Read),
+            None => lanes.flush().await?,
+        }
+    }
+}
+
+fn missing(client: &EventHubs, said: String) -> Failure {
+    Failure::Missing(format!("{said} in hub {}", client.hub()))
+}
+
+/// Where a count is shown as it grows: on a terminal that nobody types on.
+fn shows_progress(args: &Args, source: &Source) -> bool {
+    !args.quiet && !source.is_terminal() && io::stderr().is_terminal()
+}

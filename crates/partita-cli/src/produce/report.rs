@@ -1,0 +1,119 @@
+//! Where the events went.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use partita_core::model::LastEnqueued;
+use partita_sources::eventhubs::EventHubs;
+
+use super::lanes::{Lane, Lanes};
+use super::progress::Counts;
+use crate::Failure;
+use crate::output::{Out, counted, grouped};
+use crate::table;
+use crate::units::Size;
+
+/// What a lane's events are numbered.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Numbers {
+    /// From the first to the last.
+    These(i64, i64),
+    /// Within these: others sent to the partition, too.
+    Within(i64, i64),
+    Unknown,
+}
+
+/// The numbers of events that were sent between two looks at a partition's end.
+fn numbers(before: Option<&LastEnqueued>, after: Option<&LastEnqueued>, sent: u64) -> Numbers {
+    let last = |end: &LastEnqueued| end.position.as_ref().map_or(-1, |position| position.sequence.0);
+    let (Some(before), Some(after)) = (before.map(last), after.map(last)) else { return Numbers::Unknown };
+    match u64::try_from(after - before) {
+        Ok(new) if new == sent => Numbers::These(before + 1, after),
+        Ok(new) if new > sent => Numbers::Within(before + 1, after),
+        _ => Numbers::Unknown,
+    }
+}
+
+/// Says what was sent and where it is.
+pub(crate) async fn print(
+    client: &EventHubs,
+    lanes: &Lanes,
+    counts: &Counts,
+    took: Duration,
+    out: &mut Out,
+) -> Result<(), Failure> {
+    let mut rows = Vec::new();
+    for lane in lanes.used() {
+        let after = client.partition(&lane.partition).await.ok().map(|properties| properties.end);
+        rows.push((lane, numbers(lane.before.as_ref(), after.as_ref(), lane.sent)));
+    }
+    let sent: u64 = rows.iter().map(|(lane, _)| lane.sent).sum();
+    let hub = client.hub();
+    let size = Size(counts.sent_bytes.load(Ordering::Relaxed));
+    let rate = (sent as f64 / took.as_secs_f64().max(0.001)) as u64;
+    let speed = match sent {
+        0..=99 => String::new(),
+        _ => format!(" in {:.1} s ({}/s, {size})", took.as_secs_f64(), grouped(rate)),
+    };
+    match rows.as_slice() {
+        [] => out.line(&format!("Sent no events to {hub}."))?,
+        [(lane, numbers)] => {
+            let events = counted(sent, "event");
+            out.line(&format!(
+                "Sent {events} to partition {} of {hub}{speed}{}.",
+                lane.partition,
+                said(*numbers)
+            ))?;
+        }
+        rows => {
+            out.line(&format!("Sent {} to {hub}{speed}:", counted(sent, "event")))?;
+            table::print(out, &COLUMNS, rows.iter().map(|(lane, numbers)| row(lane, *numbers)).collect())?;
+            if rows.iter().any(|(_, numbers)| matches!(numbers, Numbers::Within(..))) {
+                out.line("Where it says ~, others sent, too: the numbers are within these.")?;
+            }
+        }
+    }
+    Ok(())
+}
+
+const COLUMNS: [table::Column; 4] = [("PARTITION", true), ("EVENTS", true), ("FIRST", true), ("LAST", true)];
+
+fn row(lane: &Lane, numbers: Numbers) -> Vec<String> {
+    let (first, last) = match numbers {
+        Numbers::These(first, last) => (first.to_string(), last.to_string()),
+        Numbers::Within(first, last) => (format!("~{first}"), format!("~{last}")),
+        Numbers::Unknown => ("-".to_owned(), "-".to_owned()),
+    };
+    vec![lane.partition.to_string(), grouped(lane.sent), first, last]
+}
+
+fn said(numbers: Numbers) -> String {
+    match numbers {
+        Numbers::These(first, last) if first == last => format!(", number {first}"),
+        Numbers::These(first, last) => format!(", numbers {first} to {last}"),
+        Numbers::Within(first, last) => format!(", numbers within {first} to {last}, as others sent, too"),
+        Numbers::Unknown => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use partita_core::model::{Offset, SequenceNumber, StreamPosition, Timestamp};
+
+    use super::*;
+
+    #[test]
+    fn numbers_are_known_if_nobody_else_sent() {
+        let end = |last: i64| LastEnqueued {
+            position: (last >= 0)
+                .then(|| StreamPosition { sequence: SequenceNumber(last), offset: Offset::number(0) }),
+            enqueued_time: None,
+            retrieved: Timestamp(0),
+        };
+        assert_eq!(numbers(Some(&end(-1)), Some(&end(2)), 3), Numbers::These(0, 2));
+        assert_eq!(numbers(Some(&end(4)), Some(&end(9)), 3), Numbers::Within(5, 9));
+        assert_eq!(numbers(None, Some(&end(9)), 3), Numbers::Unknown);
+        // The hub was reset meanwhile.
+        assert_eq!(numbers(Some(&end(9)), Some(&end(2)), 3), Numbers::Unknown);
+    }
+}

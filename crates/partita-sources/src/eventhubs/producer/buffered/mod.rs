@@ -1,0 +1,364 @@
+//! Sends events that are handed over one by one in batches.
+
+mod lane;
+mod receipt;
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::future::join_all;
+use partita_amqp::event::batch::FORMAT;
+use partita_core::model::{EventBuilder, PartitionId};
+use tokio::sync::{OnceCell, Semaphore};
+use tokio::time::Instant;
+
+use self::lane::{Added, Gathered, Lane};
+pub use self::receipt::Receipt;
+use super::attempts::{Attempts, Patience};
+use super::links::{self, message_bytes_max};
+use super::numbered::{self, Numbered};
+use super::places::Places;
+use super::{ATTEMPTS, AddError, EncodedEvent, Route, SendError};
+use crate::eventhubs::EventHubsError;
+use crate::eventhubs::client::{Client, SenderEnd};
+
+/// Makes a [`BufferedProducer`].
+#[derive(Clone, Debug)]
+pub struct BufferedProducerBuilder {
+    client: Client,
+    linger: Duration,
+    events_max: usize,
+    bytes_max: usize,
+    send_time_max: Duration,
+    idempotent: bool,
+}
+
+impl BufferedProducerBuilder {
+    pub(crate) fn new(client: Client) -> Self {
+        Self {
+            client,
+            linger: Duration::from_millis(5),
+            events_max: 100_000,
+            bytes_max: 32 << 20,
+            send_time_max: Duration::from_secs(60),
+            idempotent: false,
+        }
+    }
+
+    /// How long an event waits for others to go with; 5 ms if nothing is said.
+    pub fn linger(mut self, linger: Duration) -> Self {
+        self.linger = linger;
+        self
+    }
+
+    /// How many events may be here without an outcome; 100,000 if nothing is said. Who sends more waits.
+    pub fn events_max(mut self, events: usize) -> Self {
+        self.events_max = events.clamp(1, Semaphore::MAX_PERMITS);
+        self
+    }
+
+    /// How many encoded bytes may be here without an outcome; 32 MiB if nothing is said. Who sends more waits.
+    pub fn bytes_max(mut self, bytes: usize) -> Self {
+        self.bytes_max = bytes.clamp(1, u32::MAX as usize >> 1);
+        self
+    }
+
+    /// For how long a send that fails for now is tried again; a minute if nothing is said.
+    pub fn send_time_max(mut self, time: Duration) -> Self {
+        self.send_time_max = time;
+        self
+    }
+
+    /// Numbers the events, so that the hub takes none twice when an answer was lost.
+    pub fn idempotent(mut self) -> Self {
+        self.idempotent = true;
+        self
+    }
+
+    /// The producer. Nothing is connected yet.
+    pub fn build(self) -> BufferedProducer {
+        let shared = Shared {
+            events: Semaphore::new(self.events_max),
+            bytes: Semaphore::new(self.bytes_max),
+            in_want: AtomicUsize::new(0),
+            closed: AtomicBool::new(false),
+            ready: OnceCell::new(),
+            failure: Mutex::new(None),
+            options: self,
+        };
+        BufferedProducer(Arc::new(Owner(Arc::new(shared))))
+    }
+}
+
+/// Takes events one by one and sends them in batches: when a batch is full, when its first event has waited long enough, and
+/// at [`flush`](Self::flush) and [`close`](Self::close). Clones share everything.
+///
+/// Events of a partition arrive in the order in which they were handed over: one batch of a partition is under way at a time,
+/// and is tried again before the next one goes. Where the hub's answer was lost a batch may arrive twice, unless the producer
+/// is [idempotent](BufferedProducerBuilder::idempotent). A batch that fails in the end does not hold up the next: whoever
+/// needs the order even then waits for receipts.
+///
+/// Keys are hashed here, as the service does it, over the partitions that the hub had when it was first sent to.
+///
+/// When the last clone is dropped what is there is still sent, as long as the runtime runs; `close` waits for it.
+#[derive(Clone, Debug)]
+pub struct BufferedProducer(Arc<Owner>);
+
+/// Closes the producer when it is dropped; the tasks that send do not own it.
+#[derive(Debug)]
+struct Owner(Arc<Shared>);
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}
+
+#[derive(Debug)]
+struct Shared {
+    options: BufferedProducerBuilder,
+    /// Room for events, and for their bytes.
+    events: Semaphore,
+    bytes: Semaphore,
+    /// How many wait for room. Nothing lingers meanwhile.
+    in_want: AtomicUsize,
+    closed: AtomicBool,
+    ready: OnceCell<Ready>,
+    /// The first one since it was last asked for.
+    failure: Mutex<Option<SendError>>,
+}
+
+/// What is known after the hub was asked.
+#[derive(Debug)]
+struct Ready {
+    places: Places,
+    lanes: Vec<Arc<Lane>>,
+    batch_bytes_max: usize,
+}
+
+impl BufferedProducer {
+    /// Hands over an event, which then has its place in the order of its partition; waits for room, if there is none. The
+    /// receipt tells what became of it. If this is dropped before it ends, the event was not handed over.
+    pub async fn send(&self, route: Route, event: EventBuilder) -> Result<Receipt, SendError> {
+        let event = match &route {
+            Route::Key(key) => event.partition_key(key),
+            _ => event,
+        };
+        let event = EncodedEvent::new(event)
+            .map_err(|error| SendError::Event { index: 0, source: AddError::Encode(error) })?;
+        self.send_encoded(route, &event).await
+    }
+
+    /// The same for an event that is encoded already. It goes by the route's key, and keeps its own.
+    pub async fn send_encoded(&self, route: Route, event: &EncodedEvent) -> Result<Receipt, SendError> {
+        let shared = &self.0.0;
+        if shared.closed.load(Ordering::Relaxed) {
+            return Err(SendError::Closed);
+        }
+        let ready = shared.ready().await?;
+        let (size, max) = (event.size(), ready.batch_bytes_max);
+        if size > max {
+            return Err(SendError::Event { index: 0, source: AddError::TooLarge { size, max } });
+        }
+        let place = ready.places.of(&route, event.key())?;
+        let room = shared.room(size, ready).await;
+        let lane = &ready.lanes[place.unwrap_or_else(|| ready.any())];
+        match lane.add(event, shared.options.linger, max) {
+            Added::Here { receipt, start } => {
+                room.keep();
+                if start {
+                    tokio::spawn(shared.clone().run(lane.clone()));
+                }
+                // Whoever began to wait before this was added did not see it.
+                if shared.in_want.load(Ordering::SeqCst) > 0 {
+                    lane.hurry();
+                }
+                Ok(receipt)
+            }
+            Added::Closed => Err(SendError::Closed),
+        }
+    }
+
+    /// Sends what is there at once and waits until all of it has an outcome. Tells the first failure since the last flush.
+    pub async fn flush(&self) -> Result<(), SendError> {
+        let shared = &self.0.0;
+        if let Some(ready) = shared.ready.get() {
+            join_all(ready.lanes.iter().flat_map(|lane| lane.push())).await;
+        }
+        let failure = shared.failure.lock().unwrap_or_else(PoisonError::into_inner).take();
+        failure.map_or(Ok(()), Err)
+    }
+
+    /// Takes nothing any more, from no clone, and flushes.
+    pub async fn close(self) -> Result<(), SendError> {
+        self.0.0.close();
+        self.flush().await
+    }
+
+    /// How many events and bytes are here without an outcome.
+    pub fn buffered(&self) -> (usize, usize) {
+        let shared = &self.0.0;
+        let used = |max: usize, room: &Semaphore| max.saturating_sub(room.available_permits());
+        (used(shared.options.events_max, &shared.events), used(shared.options.bytes_max, &shared.bytes))
+    }
+}
+
+impl Ready {
+    async fn ask(client: &Client) -> Result<Self, EventHubsError> {
+        let places = Places::ask(client).await?;
+        // A link to the hub tells how large a message may be, and whether we may send at all.
+        let bytes_max = message_bytes_max(&links::attach(client, None).await?);
+        let lanes = places.partitions().iter().cloned().map(Lane::new).map(Arc::new).collect();
+        Ok(Self { places, lanes, batch_bytes_max: bytes_max.saturating_sub(numbered::HEAD_BYTES_MAX) })
+    }
+
+    /// Where an event without a key goes: with those before it until their batch is gone, then to the next partition.
+    fn any(&self) -> usize {
+        let current = self.places.current();
+        match self.lanes[current].is_gathering() {
+            true => current,
+            false => self.places.next(),
+        }
+    }
+}
+
+/// Room that is given back unless it is kept.
+struct Room<'a> {
+    _event: tokio::sync::SemaphorePermit<'a>,
+    _bytes: tokio::sync::SemaphorePermit<'a>,
+}
+
+impl Room<'_> {
+    /// Keeps it until the event has an outcome.
+    fn keep(self) {
+        self._event.forget();
+        self._bytes.forget();
+    }
+}
+
+/// Counts somebody who waits for room.
+struct Want<'a>(&'a AtomicUsize);
+
+impl Drop for Want<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+impl Shared {
+    async fn ready(&self) -> Result<&Ready, SendError> {
+        let client = &self.options.client;
+        let ready = self.ready.get_or_try_init(async || {
+            let mut attempts = Attempts::new(ATTEMPTS, client.config().request_time_max);
+            loop {
+                if let Some(ready) = attempts.take(Ready::ask(client)).await {
+                    return Ok::<_, SendError>(ready?);
+                }
+            }
+        });
+        ready.await
+    }
+
+    /// Waits for room for an event.
+    async fn room(&self, size: usize, ready: &Ready) -> Room<'_> {
+        let permits = size.min(self.options.bytes_max) as u32;
+        if let (Ok(event), Ok(bytes)) = (self.events.try_acquire(), self.bytes.try_acquire_many(permits)) {
+            return Room { _event: event, _bytes: bytes };
+        }
+        // Whoever waits for room waits for what lingers.
+        self.in_want.fetch_add(1, Ordering::SeqCst);
+        let _want = Want(&self.in_want);
+        for lane in &ready.lanes {
+            lane.hurry();
+        }
+        loop {
+            // The semaphores are never closed.
+            if let (Ok(event), Ok(bytes)) =
+                (self.events.acquire().await, self.bytes.acquire_many(permits).await)
+            {
+                return Room { _event: event, _bytes: bytes };
+            }
+        }
+    }
+
+    fn close(&self) {
+        self.closed.store(true, Ordering::Relaxed);
+        for lane in self.ready.get().iter().flat_map(|ready| &ready.lanes) {
+            lane.close();
+        }
+    }
+
+    /// Sends the batches of a lane until it is closed and empty.
+    async fn run(self: Arc<Self>, lane: Arc<Lane>) {
+        let mut sender = match self.options.idempotent {
+            true => Sender::Numbered(Numbered::new(lane.partition.clone())),
+            false => Sender::Plain(None),
+        };
+        while let Some(mut batch) = lane.next().await {
+            let (count, bytes) = (batch.count, batch.events.len());
+            let outcome = self.send(&lane, &mut sender, &mut batch).await.map_err(SendError::Hub);
+            if let Err(error) = &outcome {
+                let partition = lane.partition.as_str();
+                tracing::warn!(hub = %self.options.client.config().hub, partition, events = count, %error, "events not sent");
+                let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
+                failure.get_or_insert_with(|| error.clone());
+            }
+            self.events.add_permits(count);
+            self.bytes.add_permits(bytes.min(self.options.bytes_max));
+            batch.into_teller().tell(outcome);
+        }
+    }
+
+    async fn send(
+        &self,
+        lane: &Lane,
+        sender: &mut Sender,
+        batch: &mut Gathered,
+    ) -> Result<(), EventHubsError> {
+        let client = &self.options.client;
+        let patience = Patience::Until(Instant::now() + self.options.send_time_max);
+        let mut attempts = Attempts::new(patience, client.config().request_time_max);
+        let events = Bytes::from(std::mem::take(&mut batch.events));
+        if let Sender::Numbered(numbered) = sender {
+            numbered.begin();
+        }
+        let result = loop {
+            if let Some(result) = attempts.take(sender.send(client, &lane.partition, &events)).await {
+                break result;
+            }
+        };
+        if let Sender::Numbered(numbered) = sender {
+            numbered.settle(batch.count, &result);
+        }
+        result
+    }
+}
+
+/// How a lane sends.
+#[derive(Debug)]
+enum Sender {
+    Plain(Option<SenderEnd>),
+    Numbered(Numbered),
+}
+
+impl Sender {
+    async fn send(
+        &mut self,
+        client: &Client,
+        partition: &PartitionId,
+        events: &Bytes,
+    ) -> Result<(), EventHubsError> {
+        match self {
+            Self::Plain(link) => {
+                let open = match link.take_if(|link| !link.is_closed()) {
+                    Some(open) => link.insert(open),
+                    None => link.insert(links::attach(client, Some(partition)).await?),
+                };
+                open.send(FORMAT, events.clone()).await
+            }
+            Self::Numbered(numbered) => numbered.send(client, None, events).await,
+        }
+    }
+}
