@@ -67,7 +67,8 @@ fn opening() -> Vec<u8> {
 fn act(connection: &mut Connection, settled: bool, event: Event) {
     match event {
         Event::Attaching { link, attach } => {
-            connection.answer_attach(link, Attach { max_message_size: Some(MESSAGE_BYTES_MAX), ..attach.answer() });
+            connection
+                .answer_attach(link, Attach { max_message_size: Some(MESSAGE_BYTES_MAX), ..attach.answer() });
             connection.set_credit(link, 3, false);
         }
         Event::Credit { link, drain, .. } => {
@@ -78,7 +79,10 @@ fn act(connection: &mut Connection, settled: bool, event: Event) {
             }
         }
         Event::Delivery(delivery) => {
-            assert!(delivery.payload.len() as u64 <= MESSAGE_BYTES_MAX, "a message is larger than its link takes");
+            assert!(
+                delivery.payload.len() as u64 <= MESSAGE_BYTES_MAX,
+                "a message is larger than its link takes"
+            );
             connection.top_up(delivery.link, 3);
             connection.settle(delivery.link, delivery.id, DeliveryState::Accepted);
         }
