@@ -87,6 +87,10 @@ impl ConnectionArgs {
         }
         let client = builder.build().map_err(|error| match error {
             BuildError::ConnectionString(error) => Failure::Usage(format!("{error} ({from})")),
+            BuildError::IotHub => Failure::Usage(format!(
+                "the connection string is of an IoT hub: commands take the one of its Event Hubs-compatible endpoint, \
+                 which the portal shows under built-in endpoints ({from})"
+            )),
             error => Failure::Usage(error.to_string()),
         })?;
         Ok((client, string.host().to_owned()))

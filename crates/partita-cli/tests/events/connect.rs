@@ -61,6 +61,12 @@ fn strings_that_cannot_be_used() {
     );
     let no_key = "Endpoint=sb://localhost;SharedAccessKey=s3cret";
     check(&mut with(no_key, &["produce", "eh1"]), 2, &["has no SharedAccessKeyName"]);
+    let iot_hub = "HostName=h.azure-devices.net;SharedAccessKeyName=service;SharedAccessKey=s3cret";
+    check(
+        &mut with(iot_hub, &["consume", "eh1"]),
+        2,
+        &["is of an IoT hub", "Event Hubs-compatible endpoint"],
+    );
     let mut no_file = partita(&["event", "show", "eh1", "0", "0"]);
     check(no_file.args(["--connection-file", "/no/such/file"]), 2, &["/no/such/file"]);
 }
