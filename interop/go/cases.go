@@ -39,6 +39,7 @@ var cases = map[string]func(context.Context, Setting) error{
 	"bad_key":              badKey,
 	"expired_token":        expiredToken,
 	"token_expires":        tokenExpires,
+	"own_rules":            ownRules,
 	"event_too_large":      eventTooLarge,
 	"idempotent_producer":  func(context.Context, Setting) error { return notOffered("") },
 	"tls":                  overTLS,
@@ -442,9 +443,9 @@ func unknownHub(ctx context.Context, setting Setting) error {
 }
 
 // sendWith sends with another connection string.
-func sendWith(ctx context.Context, connectionString string) error {
+func sendWith(ctx context.Context, connectionString, hub string) error {
 	options := &azeventhubs.ProducerClientOptions{RetryOptions: once}
-	producer, err := azeventhubs.NewProducerClientFromConnectionString(connectionString, "tokens", options)
+	producer, err := azeventhubs.NewProducerClientFromConnectionString(connectionString, hub, options)
 	if err != nil {
 		return err
 	}
@@ -461,7 +462,7 @@ func unauthorized(err error) error {
 }
 
 func badKey(ctx context.Context, setting Setting) error {
-	return unauthorized(sendWith(ctx, setting.BadKey))
+	return unauthorized(sendWith(ctx, setting.BadKey, "tokens"))
 }
 
 func withToken(validSeconds int) string {
@@ -471,10 +472,10 @@ func withToken(validSeconds int) string {
 }
 
 func expiredToken(ctx context.Context, setting Setting) error {
-	if err := sendWith(ctx, withToken(600)); err != nil {
+	if err := sendWith(ctx, withToken(600), "tokens"); err != nil {
 		return fmt.Errorf("with a valid token: %w", err)
 	}
-	return unauthorized(sendWith(ctx, withToken(-60)))
+	return unauthorized(sendWith(ctx, withToken(-60), "tokens"))
 }
 
 func tokenExpires(ctx context.Context, setting Setting) error {
@@ -492,6 +493,29 @@ func tokenExpires(ctx context.Context, setting Setting) error {
 		return errors.New("it reads on after its token has expired")
 	}
 	return nil
+}
+
+func ownRules(ctx context.Context, setting Setting) error {
+	sensors, apps := setting.Rules["send"], setting.Rules["listen"]
+	if err := sendWith(ctx, sensors, "rules"); err != nil {
+		return err
+	}
+	how := setting.reading("rules", "0")
+	how.connectionString = apps
+	events, err := how.read(ctx, 1)
+	if err := errors.Join(err, same(bodies(events), []string{"x"})); err != nil {
+		return err
+	}
+	if err := unauthorized(sendWith(ctx, apps, "rules")); err != nil {
+		return err
+	}
+	how.connectionString, how.retry = sensors, once
+	reader := how.open(ctx)
+	defer reader.close()
+	if err := unauthorized(reader.failure()); err != nil {
+		return err
+	}
+	return unauthorized(sendWith(ctx, sensors, "single")) // the rule is for one hub
 }
 
 func eventTooLarge(ctx context.Context, setting Setting) error {
@@ -516,7 +540,9 @@ func eventTooLarge(ctx context.Context, setting Setting) error {
 func overTLS(ctx context.Context, setting Setting) error {
 	// The certificate authority is trusted by SSL_CERT_FILE in the environment.
 	options := &azeventhubs.ProducerClientOptions{RetryOptions: once, CustomEndpoint: setting.TLSAuthority}
-	producer, err := azeventhubs.NewProducerClientFromConnectionString(setting.TLSConnectionString, "tls", options)
+	// With a port in it, the SDK would expect a certificate for "localhost:PORT".
+	connectionString := strings.Replace(setting.TLSConnectionString, setting.TLSAuthority, "localhost", 1)
+	producer, err := azeventhubs.NewProducerClientFromConnectionString(connectionString, "tls", options)
 	if err != nil {
 		return err
 	}
@@ -525,7 +551,7 @@ func overTLS(ctx context.Context, setting Setting) error {
 		return err
 	}
 	how := setting.reading("tls", "0")
-	how.connectionString, how.endpoint = setting.TLSConnectionString, setting.TLSAuthority
+	how.connectionString, how.endpoint = connectionString, setting.TLSAuthority
 	events, err := how.read(ctx, 1)
 	return errors.Join(err, same(bodies(events), []string{"over tls"}))
 }

@@ -24,6 +24,7 @@ type Setting struct {
 	TLSAuthority        string            `json:"tls_authority"`
 	Hubs                map[string]int    `json:"hubs"`
 	Keys                map[string]string `json:"keys"`
+	Rules               map[string]string `json:"rules"`
 	Blob                struct {
 		ConnectionString string `json:"connection_string"`
 		Container        string `json:"container"`

@@ -26,11 +26,12 @@ CASES = {
     "bad_key": "A wrong key",
     "expired_token": "A valid token is taken, an expired one refused",
     "token_expires": "A token that expires while events flow ends them",
+    "own_rules": "Rules of one's own: a key that may send does not receive, and the other way round",
     "event_too_large": "An event over the limit is refused, and the next is taken",
-    "idempotent_producer": "Idempotent retries",
+    "idempotent_producer": "Idempotent retries: events whose answer was lost are sent again, and are there once",
     "tls": "AMQP over TLS, with the hub's own certificate authority",
     "websocket": "AMQP over WebSocket",
-    "hub_restart": "The hub stops, then crashes, in mid-stream: the SDK recovers by itself and nothing acknowledged is missing",
+    "hub_restart": "The hub stops, then crashes, in mid-stream: its clients go on, and nothing acknowledged is missing",
 }
 SECONDS_MAX = 240
 
@@ -53,6 +54,7 @@ def run_cases(language, hub, folder, only=None):
                 program.tell(answer(hub, line))
             elif line.get("case") in names:
                 results[line["case"]] = line
+                tell(language, line)
     except Failed as failure:
         why = str(failure)
     else:
@@ -64,6 +66,11 @@ def run_cases(language, hub, folder, only=None):
     return results
 
 
+def tell(language, result):
+    """Prints a line about a case that is over."""
+    print(f"  {language.title}: {result['case']} {result['result']}, {result['ms'] / 1000:.1f} s", flush=True)
+
+
 def answer(hub, line):
     """Does what a program asks for."""
     if line["ask"] == "restart":
@@ -71,4 +78,7 @@ def answer(hub, line):
         return {"restarted": line["how"]}
     if line["ask"] == "token":
         return {"connection_string": hub.with_token(line["hub"], line["valid_seconds"])}
+    if line["ask"] == "fault":
+        hub.fault(line["fault"])
+        return {"fault": line["fault"]["kind"]}
     raise Failed(f"a program asked for {line['ask']!r}, which there is not")

@@ -8,12 +8,15 @@ import os
 import shutil
 import signal
 import time
+import urllib.request
 from urllib.parse import quote_plus
 
 from .processes import Failed, end, run, start, tail, wait_for
 
 KEY_NAME = "RootManageSharedAccessKey"
 KEY = "SAS_KEY_VALUE"
+# Beside the emulator's rule, two of our own: rights on one hub only.
+RULES = {"sensors": ("send", "key-of-sensors"), "apps": ("listen", "key/of+apps=")}
 
 # A hub per case, so that what one case sends no other reads. More than the ten of the official emulator.
 HUBS = {
@@ -29,12 +32,13 @@ HUBS = {
     "readers": 1,
     "tokens": 1,
     "large": 1,
+    "rules": 1,
     "idempotent": 2,
     "buffered": 8,
     "websocket": 1,
     "tls": 1,
     "restart": 2,
-    "processors": 8,
+    "processors": 9,
     "rich": 5,
 }
 
@@ -56,6 +60,9 @@ class Hub:
         command = [self.binary, "serve", "--data", self.folder / "data", "--port", self.ready["amqp_port"],
                    "--http-port", self.ready["http_port"], "--tls-self-signed", "--tls-port", self.ready["tls_port"],
                    "--ready-file", ready_path]
+        command += ["--rule", f"{KEY_NAME}:manage={self.key_file('root', KEY)}"]
+        for name, (right, key) in RULES.items():
+            command += ["--rule", f"{name}:{right}:rules={self.key_file(name, key)}"]
         for name, partitions in HUBS.items():
             command += ["--hub", f"{name}:{partitions}"]
         with open(log_path, "ab") as log:
@@ -71,10 +78,22 @@ class Hub:
 
         self.ready = wait_for(is_ready, 20, f"ready file of partita serve; {tail(log_path)}")
 
+    def key_file(self, name, key):
+        path = self.folder / f"{name}.key"
+        path.touch(mode=0o600)
+        path.write_text(key)
+        return path
+
     def restart(self, how):
         """Ends the hub, gently or as a crash would, and starts it again with the same data and ports."""
         end(self.child, signal.SIGKILL if how == "kill" else signal.SIGTERM)
         self.start()
+
+    def fault(self, fault):
+        """Makes the hub do something wrong, as `partita fault` would."""
+        request = urllib.request.Request(f"http://127.0.0.1:{self.ready['http_port']}/api/v1/faults", json.dumps(fault).encode(),
+                                         {"Content-Type": "application/json"})
+        urllib.request.urlopen(request, timeout=20).close()
 
     def stop(self):
         end(self.child)
@@ -93,6 +112,8 @@ class Hub:
         return {
             "connection_string": self.connection_string,
             "bad_key": f"{endpoint};SharedAccessKeyName={KEY_NAME};SharedAccessKey=wrong;UseDevelopmentEmulator=true;",
+            "rules": {right: f"{endpoint};SharedAccessKeyName={name};SharedAccessKey={key};UseDevelopmentEmulator=true;"
+                      for name, (right, key) in RULES.items()},
             "amqp_url": f"amqp://localhost:{self.port}",
             "tls_connection_string": self.ready["tls_connection_string"],
             "tls_authority": f"localhost:{self.ready['tls_port']}",

@@ -19,14 +19,14 @@ class Missing(Exception):
     """A tool that cannot be installed without root: the language is skipped."""
 
 
-def tool(name, minimum, *version_command):
+def tool(name, minimum, *version_command, install):
     """Checks that a tool is there and new enough."""
     if not shutil.which(name):
-        raise Missing(f"{name} is not installed")
+        raise Missing(f"{name} is missing: install {install}")
     said = subprocess.run([name, *version_command], capture_output=True, text=True, timeout=60)
     found = re.search(r"(\d+)\.(\d+)", said.stdout + said.stderr)
     if not found or (int(found[1]), int(found[2])) < minimum:
-        raise Missing(f"{name} {'.'.join(map(str, minimum))} or newer is needed, this is {found[0] if found else 'unknown'}")
+        raise Missing(f"{name} is {found[0] if found else 'of an unknown version'}, which is too old: install {install}")
 
 
 class Language:
@@ -35,6 +35,8 @@ class Language:
     name = title = None
     # Where the versions of the packages that are judged are pinned: in which file, and by which words before the version.
     packages = {}
+    # What is to be said of its event processor.
+    processor_remark = ""
 
     def __init__(self, target):
         self.folder = INTEROP / self.name
@@ -90,7 +92,7 @@ class Python(Language):
 
     def check(self):
         if sys.version_info < (3, 10):
-            raise Missing("Python 3.10 or newer is needed")
+            raise Missing("this Python is too old: install Python 3.10 or newer")
 
     def do_install(self):
         if write_stamp := self.changed("stamp", "requirements.lock"):
@@ -110,8 +112,8 @@ class JavaScript(Language):
                 "@azure/eventhubs-checkpointstore-blob": ("package.json", '"@azure/eventhubs-checkpointstore-blob": "')}
 
     def check(self):
-        tool("node", (20, 0), "--version")
-        tool("npm", (9, 0), "--version")
+        tool("node", (20, 0), "--version", install="Node.js 20 or newer")
+        tool("npm", (9, 0), "--version", install="npm 9 or newer")
 
     def do_install(self):
         npm_ci(self)
@@ -151,8 +153,8 @@ class Java(Language):
                 "azure-messaging-eventhubs-checkpointstore-blob": ("pom.xml", "<checkpointstore.version>")}
 
     def check(self):
-        tool("javac", (17, 0), "-version")
-        tool("mvn", (3, 6), "--version")
+        tool("javac", (17, 0), "-version", install="a JDK, version 17 or newer")
+        tool("mvn", (3, 6), "--version", install="Maven 3.6 or newer")
 
     def do_install(self):
         if write_stamp := self.changed("stamp", "pom.xml", "src/**/*.java"):
@@ -175,7 +177,7 @@ class Go(Language):
     packages = {"azeventhubs/v2 (its checkpoints included)": ("go.mod", "azeventhubs/v2 ")}
 
     def check(self):
-        tool("go", (1, 24), "version")
+        tool("go", (1, 24), "version", install="Go 1.24 or newer")
 
     def do_install(self):
         if write_stamp := self.changed("stamp", "go.mod", "go.sum", "*.go"):
@@ -193,6 +195,8 @@ class Rust(Language):
                     ("processor/Cargo.toml", 'azure_messaging_eventhubs_checkpointstore_blob = "='),
                 "azure_messaging_eventhubs, for that store":
                     ("processor/Cargo.toml", 'azure_messaging_eventhubs = "=')}
+    processor_remark = ("this version cannot read a partition again that its client has lost before, whoever serves: the program makes a "
+                        "client and a processor anew when that happens")
 
     def do_install(self):
         if write_stamp := self.changed("stamp", "**/Cargo.toml", "**/Cargo.lock", "**/src/**/*.rs"):
@@ -206,4 +210,5 @@ class Rust(Language):
         return [self.build / "debug" / program]
 
 
+# In the order of the table.
 LANGUAGES = [Python, JavaScript, Rust, Java, Go]

@@ -3,6 +3,7 @@
 import time
 from collections import defaultdict
 
+from .cases import tell
 from .hub import HUBS, token
 from .processes import Failed, Program, tail
 
@@ -89,6 +90,7 @@ def run_processors(language, hub, azurite, folder, container):
         except Failed as failure:
             detail, result = str(failure), "fail"
         results[name] = {"case": name, "result": result, "detail": detail, "ms": int((time.monotonic() - started) * 1000)}
+        tell(language, results[name])
 
     def balance():
         nonlocal feeder
@@ -102,6 +104,7 @@ def run_processors(language, hub, azurite, folder, container):
         programs.pop().kill()
         group.latest.clear()
         group.wait(programs, feeder, lambda: group.balanced(programs), TAKEOVER_SECONDS_MAX, "not taken over")
+        return language.processor_remark
 
     def nothing_lost():
         feeder.tell({"stop": True})
@@ -130,8 +133,9 @@ def run_processors(language, hub, azurite, folder, container):
         for program in [*programs, feeder]:
             if program:
                 program.finish(1)
-    print(f"  {language.name}: processors {time.monotonic() - began:.0f} s, {len(group.sent)} sent, {len(group.received)} handled, "
-          f"{sum(group.received.values()) - len(group.received)} more than once", flush=True)
+    print(f"counted: {language.title}'s processors, one of three killed: {len(group.sent)} events acknowledged, "
+          f"{len(group.sent - set(group.received))} lost, {sum(group.received.values()) - len(group.received)} handled again, "
+          f"{time.monotonic() - began:.0f} s", flush=True)
     return results
 
 

@@ -18,7 +18,7 @@ elsewhere: `.with_custom_endpoint("amqp://localhost:5672")` before `.open_with_c
 | --- | --- | --- |
 """
 DETAIL_CHARS_MAX = 1200
-WORDS = {"pass": "yes", "fail": "**no**", "n/a": "-"}
+WORDS = {"pass": "yes", "fail": "**no**", "n/a": "not offered"}
 
 
 def document(versions, results):
@@ -27,7 +27,8 @@ def document(versions, results):
     for title, packages in versions.items():
         lines += [f"| {title} | {package} | {version} |" for package, version in packages.items()]
     titles = list(versions)
-    lines += ["", "`-` means that the SDK does not offer it, or that its remark says why it was not tried.", "",
+    lines += ["", "*Not offered*: the SDK has no such thing. The Rust SDK's processor is tried with an older version: its published blob",
+              "checkpoint store does not build with the newest.", "",
               f"| case | {' | '.join(titles)} | what it shows |", "| --- |" + " :-: |" * len(titles) + " --- |"]
     for case, meaning in MEANINGS.items():
         cells = [WORDS.get(results.get(title, {}).get(case, {}).get("result"), "?") for title in titles]
@@ -67,7 +68,8 @@ def broken_promises(text, versions, results, only_cases):
         for case in sorted(passing.get(title, ())):
             if case not in found and (only_cases or case not in MEANINGS):
                 continue
-            if found.get(case, {}).get("result") != "pass":
+            # What has failed is counted already.
+            if found.get(case, {}).get("result") not in ("pass", "fail"):
                 problems.append(f"docs/compatibility.md says that {title} passes {case}; it did not")
     return problems
 

@@ -280,6 +280,22 @@ export async function token_expires(context) {
   await reader.close();
 }
 
+export async function own_rules(context) {
+  const sensors = { ...context, connection_string: context.rules.send };
+  const apps = { ...context, connection_string: context.rules.listen };
+  await send(sensors, "rules", [{ body: "sensed" }], { partitionId: "0" });
+  assert.deepEqual(bodies(await read(apps, "rules", "0", 1)), ["sensed"]);
+  const sender = producer(apps, "rules", once);
+  await refused(sender.sendBatch([{ body: "x" }]), "UnauthorizedError");
+  await sender.close();
+  const reader = new Reader(sensors, "rules", "0", {}, consumer(sensors, "rules", once));
+  assert.equal((await reader.error()).code, "UnauthorizedError");
+  await reader.close();
+  const elsewhere = producer(sensors, "single", once);
+  await refused(elsewhere.sendBatch([{ body: "x" }]), "UnauthorizedError"); // the rule is for one hub
+  await elsewhere.close();
+}
+
 export async function event_too_large(context) {
   const client = producer(context, "large", once);
   const batch = await client.createBatch();
@@ -295,13 +311,34 @@ export async function idempotent_producer(context) {
   const client = new EventHubBufferedProducerClient(context.connection_string, "idempotent", {
     enableIdempotentRetries: true,
     maxWaitTimeInMs: 50,
+    retryOptions: { retryDelayInMs: 200, maxRetries: 10, timeoutInMs: 5_000 },
     onSendEventsErrorHandler: ({ error }) => failures.push(error),
   });
-  for (const event of numbered("idempotent", 200)) await client.enqueueEvent(event, { partitionId: "0" });
+  const [first, second] = [numbered("first", 200), numbered("second", 100)];
+  for (const event of first) await client.enqueueEvent(event, { partitionId: "0" });
   await client.flush();
+
+  // Events are stored and the answer is lost: the SDK sends them again, and they are there once.
+  const place = { hub: "idempotent", role: "sender" };
+  await fault({ kind: "delay", delay_ms: 60_000, count: 1, ...place });
+  for (const event of second) await client.enqueueEvent(event, { partitionId: "0" });
+  const flushed = client.flush();
+  const watcher = producer(context, "idempotent");
+  while ((await watcher.getPartitionProperties("0")).lastEnqueuedSequenceNumber < 200) await sleep(50);
+  await fault({ kind: "drop", count: 1, ...place });
+  await flushed;
   await client.close();
+  const { lastEnqueuedSequenceNumber } = await watcher.getPartitionProperties("0");
+  await watcher.close();
   assert.deepEqual(failures, []);
-  assert.deepEqual(bodies(await read(context, "idempotent", "0", 200)), bodies(numbered("idempotent", 200)));
+  assert.deepEqual(bodies(await read(context, "idempotent", "0", 300)), bodies([...first, ...second]));
+  assert.equal(lastEnqueuedSequenceNumber, 299, "events are there twice");
+}
+
+/** Has the hub do something wrong. */
+async function fault(fault) {
+  say({ ask: "fault", fault });
+  await told();
 }
 
 // ---- transports ------------------------------------------------------------------------------------------------

@@ -59,8 +59,9 @@ function plain(event) {
 
 function canonical(name, value) {
   if (value instanceof Date) return value.getTime();
-  if (name === "id") return typeof value === "string" ? value : uuid(Buffer.from(value).toString("hex"));
-  return Buffer.isBuffer(value) || value instanceof Uint8Array ? Buffer.from(value).toString("hex") : value;
+  // Of binaries the SDK makes objects with a field per byte.
+  const bytes = value !== null && typeof value === "object" ? Buffer.from(Object.values(value)).toString("hex") : undefined;
+  return name === "id" && bytes ? uuid(bytes) : (bytes ?? value);
 }
 
 const uuid = (hex) => hex.replace(/(.{8})(.{4})(.{4})(.{4})(.{12})/, "$1-$2-$3-$4-$5");

@@ -43,7 +43,7 @@ impl Postgres {
 
 impl Peer for Postgres {
     const NAME: &'static str = "PostgreSQL";
-    const ADVICE: &'static str = "install postgresql";
+    const ADVICE: &'static str = "install postgresql, and let its user reach the build directory";
     const HUB: &'static [&'static str] = &[];
 
     fn start(dir: &Path) -> Option<Self> {

@@ -174,16 +174,12 @@ impl Client {
         }
     }
 
-    /// A reader at the end of a partition, attached.
-    pub(crate) async fn wait_at(&mut self, partition: u32) {
+    /// Attaches a sender, and sends nothing.
+    pub(crate) async fn sit_down(&mut self) {
         let session = self.begin();
-        let address = format!("{HUB}/ConsumerGroups/$Default/Partitions/{partition}");
-        let link = self.attach(session, Attach::receiver("idle", &address));
-        loop {
-            match self.event().await {
-                Event::Attached { link: at, .. } if at == link => break,
-                _ => {}
-            }
+        let link = self.attach(session, Attach::sender("idle", HUB));
+        while self.wire.connection().sendable(link) == 0 {
+            self.event().await;
         }
     }
 }

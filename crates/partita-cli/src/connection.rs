@@ -42,7 +42,7 @@ interrupted twice.";
 #[derive(clap::Args, Debug)]
 #[command(next_help_heading = "Connection")]
 pub(crate) struct ConnectionArgs {
-    /// The file with the connection string [default: see below]
+    /// The file with the connection string [default: the environment's or the local hub's, see --help]
     #[arg(long, value_name = "FILE")]
     connection_file: Option<PathBuf>,
 

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::{SinkExt, StreamExt};
-use partita_hub::listener::transport::{AcceptError, ClientStream, PATH, SUBPROTOCOL, Transport, tls};
+use partita_hub::listener::transport::{
+    AcceptError, ClientStream, HANDSHAKE_TIME_MAX, PATH, SUBPROTOCOL, Transport, tls,
+};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsConnector;
@@ -64,7 +66,7 @@ async fn websocket<S: AsyncRead + AsyncWrite + Unpin>(
         request.headers_mut().insert("Sec-WebSocket-Protocol", subprotocol.parse().unwrap());
     }
     let (socket, response) = client_async(request, stream).await?;
-    assert_eq!(response.headers()["Sec-WebSocket-Protocol"], SUBPROTOCOL);
+    assert_eq!(response.headers()["Sec-WebSocket-Protocol"], subprotocol.unwrap_or_default());
     Ok(socket)
 }
 
@@ -198,6 +200,14 @@ async fn a_websocket_carries_bytes_answers_pings_and_closes() {
 }
 
 #[tokio::test]
+async fn a_websocket_may_be_asked_for_as_the_sdks_for_go_and_rust_do() {
+    // The client checks that the answer names the subprotocol that it asked for.
+    let client = |tcp| async { websocket(tcp, &format!("{PATH}/"), Some("amqp")).await.unwrap() };
+    let (_, server) = meet(Transport::Plain, client).await;
+    assert_eq!(server.unwrap().scheme(), "ws");
+}
+
+#[tokio::test]
 async fn a_websocket_in_tls_does_the_same() {
     let (config, tls) = certificate();
     let client = |tcp| async { websocket(secure(tls, tcp).await, PATH, Some(SUBPROTOCOL)).await.unwrap() };
@@ -229,8 +239,8 @@ async fn many_small_buffers_become_one_message() {
 async fn other_requests_are_answered_with_the_reason() {
     for (path, subprotocol, reason) in [
         ("/", Some(SUBPROTOCOL), "there is only /$servicebus/websocket"),
-        (PATH, None, "the subprotocol must be AMQPWSB10"),
-        (PATH, Some("mqtt"), "the subprotocol must be AMQPWSB10"),
+        (PATH, None, "the subprotocol must be AMQPWSB10 or amqp"),
+        (PATH, Some("mqtt"), "the subprotocol must be AMQPWSB10 or amqp"),
     ] {
         let client = |tcp| async move { websocket(tcp, path, subprotocol).await.unwrap_err() };
         let (refused, server) = meet(Transport::Plain, client).await;
@@ -294,6 +304,34 @@ async fn who_says_nothing_is_sent_away() {
             tcp
         };
         let (_client, server) = meet(transport, client).await;
+        assert!(matches!(server, Err(AcceptError::TimedOut)), "{server:?}");
+    }
+}
+
+/// A byte now and then is no reason to wait longer than for nothing.
+#[tokio::test(start_paused = true)]
+async fn who_says_little_is_sent_away_at_the_same_time() {
+    let (config, _) = certificate();
+    let request = b"GET /$servicebus/websocket HTTP/1.1\r\nHost: localhost\r\nX-Slow: ".as_slice();
+    for (transport, said) in [
+        (Transport::Plain, request),
+        // A TLS record of a client's hello that has more bytes than will ever come.
+        (Transport::Tls(config), b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\x00\x00\x00\x00\x00"),
+    ] {
+        let begun = tokio::time::Instant::now();
+        let client = |mut tcp: TcpStream| async move {
+            for byte in said.iter().cycle() {
+                // Until nobody listens any more.
+                if tcp.write_all(std::slice::from_ref(byte)).await.is_err()
+                    || begun.elapsed() > 2 * HANDSHAKE_TIME_MAX
+                {
+                    break;
+                }
+                tokio::time::sleep(Duration::from_secs(1)).await;
+            }
+        };
+        let (waited, server) = meet(transport, client).await;
+        let () = waited;
         assert!(matches!(server, Err(AcceptError::TimedOut)), "{server:?}");
     }
 }

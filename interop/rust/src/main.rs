@@ -14,7 +14,7 @@ const CASE_TIME_MAX: Duration = Duration::from_secs(60);
 
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
 async fn main() {
-    tracing_subscriber::fmt().with_writer(std::io::stderr).with_env_filter("warn").init();
+    tracing_subscriber::fmt().with_writer(std::io::stderr).with_env_filter(std::env::var("RUST_LOG").unwrap_or("warn".into())).init();
     let path = std::env::args().nth(1).expect("the path of a context");
     let text = std::fs::read_to_string(path).expect("a context");
     let context: Context = serde_json::from_str(&text).expect("a context in JSON");
@@ -36,7 +36,7 @@ async fn run_cases(context: &Context) {
             Err(_) => ("fail", format!("no end within {CASE_TIME_MAX:?}")),
             Ok(Err(cases::Failure::NotOffered(why))) => ("n/a", why.to_owned()),
             Ok(Err(cases::Failure::Failed(why))) => ("fail", why),
-            Ok(Ok(())) => ("pass", String::new()),
+            Ok(Ok(remark)) => ("pass", remark.to_owned()),
         };
         say(
             json!({"case": name, "result": result, "detail": detail, "ms": started.elapsed().as_millis() as u64}),

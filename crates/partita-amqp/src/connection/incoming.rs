@@ -95,7 +95,10 @@ impl Connection {
             );
         }
         if let Some(partial) = &known.incoming.partial {
-            if transfer.delivery_id.is_some_and(|id| id != partial.id) {
+            // fe2o3-amqp sends what is too large in pieces of just the limit, each under an id of its own, and waits for an answer
+            // to the first. What is too large is not taken anyway: its sender is to hear why.
+            let is_too_large = partial.size + payload.len() as u64 > known.message_bytes_max;
+            if transfer.delivery_id.is_some_and(|id| id != partial.id) && !is_too_large {
                 let text = "a message began before the one before it on its link was complete";
                 return self.violated(session, condition::NOT_ALLOWED, text);
             }

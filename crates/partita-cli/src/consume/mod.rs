@@ -123,9 +123,9 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, Failure> {
                 let _ = tell.send(Said::Enough).await;
             }
         });
-        closed::watch(&stop, tell.downgrade());
+        closed::watch(tell.downgrade());
         if !args.quiet && !args.until_end && io::stdout().is_terminal() {
-            hint(&args.hub, tell.downgrade());
+            hint(tell.downgrade());
         }
     }
     drop(tell);
@@ -172,8 +172,8 @@ async fn open(args: &Args, client: &EventHubs) -> Result<Vec<Follow>, Failure> {
 }
 
 /// Tells somebody who watches that there is nothing to see.
-fn hint(hub: &str, tell: mpsc::WeakSender<Said>) {
-    let text = format!("No events yet in {hub}. Ctrl-C ends.");
+fn hint(tell: mpsc::WeakSender<Said>) {
+    let text = "No events so far; waiting for some. Ctrl-C ends.".to_owned();
     tokio::spawn(async move {
         tokio::time::sleep(SILENCE).await;
         if let Some(tell) = tell.upgrade() {
@@ -213,6 +213,7 @@ fn print_all(
                 failure = Some(failed);
                 break;
             }
+            Some(Said::Closed) => return Ok(ExitCode::SUCCESS),
             Some(Said::Enough) | None => break,
         }
     }

@@ -29,8 +29,10 @@ pub(crate) enum Said {
     Silence(String),
     /// It cannot go on.
     Failed(Failure),
-    /// Nobody wants more.
+    /// The user wants no more.
     Enough,
+    /// Nobody reads the output any more.
+    Closed,
 }
 
 /// A partition that is read.

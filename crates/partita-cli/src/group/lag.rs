@@ -30,6 +30,9 @@ pub(super) fn lag(
 ) -> Option<u64> {
     let last = partition.end.position.as_ref().map_or(-1, |position| position.sequence.0);
     let held = if partition.is_empty { 0 } else { last - partition.first.0 + 1 };
+    if held == 0 {
+        return Some(0);
+    }
     let checkpoint = checkpoint?;
     let after = match checkpoint.resume.as_ref()? {
         _ if is_void(checkpoint, stream) => held,
@@ -118,6 +121,7 @@ mod tests {
         assert_eq!(of(&checkpoint(Some(Resume::At(Position::Latest)), None)), None);
         assert_eq!(of(&checkpoint(None, None)), None);
         assert_eq!(lag(None, None, &partition(10, 19)), None);
+        assert_eq!(lag(None, None, &partition(0, -1)), Some(0), "nothing is behind where there is nothing");
         assert_eq!(lag(Some(&checkpoint(after(3), None)), None, &partition(4, 3)), Some(0));
     }
 

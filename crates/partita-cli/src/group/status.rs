@@ -72,9 +72,10 @@ fn print_lines(out: &mut Out, lines: &[String]) -> Result<(), Failure> {
 async fn watch(args: &Args, place: &Place) -> Result<(), Failure> {
     let interrupted = interrupt::first();
     tokio::pin!(interrupted);
-    let mut screen = None;
+    let mut screen: Option<Screen> = None;
     let in_place = args.group.output == Form::Table && io::stdout().is_terminal();
-    let mut last = Vec::new();
+    // What was drawn, and all of it.
+    let (mut last, mut whole) = (Vec::new(), Vec::new());
     let mut every = tokio::time::interval(args.interval.max(Duration::from_millis(100)));
     every.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
@@ -88,7 +89,7 @@ async fn watch(args: &Args, place: &Place) -> Result<(), Failure> {
             Err(failure) if last.is_empty() => return Err(failure),
             Err(failure) => {
                 if let Some(screen) = &mut screen {
-                    Screen::draw(screen, &last, &failure.text())?;
+                    screen.draw(&last, &failure.text())?;
                 }
                 continue;
             }
@@ -96,6 +97,7 @@ async fn watch(args: &Args, place: &Place) -> Result<(), Failure> {
         if in_place {
             let screen = screen.get_or_insert_with(Screen::new);
             last = show::status(&group, Some(screen.rows().saturating_sub(2)));
+            whole = show::status(&group, None);
             screen.draw(&last, "Ctrl-C ends")?;
         } else {
             print(args, &group)?;
@@ -107,7 +109,7 @@ async fn watch(args: &Args, place: &Place) -> Result<(), Failure> {
     }
     if screen.take().is_some() {
         // What was seen last stays.
-        print_lines(&mut Out::stdout(), &last)?;
+        print_lines(&mut Out::stdout(), &whole)?;
     }
     Ok(())
 }

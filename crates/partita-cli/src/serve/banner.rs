@@ -172,6 +172,13 @@ impl Facts<'_> {
         };
         let mut steps = Vec::new();
         if self.plan.identity.secret_from.is_none() {
+            // Where commands look by themselves.
+            let usual = self.numbers.amqp == super::connect::AMQP_PORT && self.plan.listen.reaches_loopback();
+            if !usual {
+                steps.push(format!("export EVENTHUBS_CONNECTION_STRING='{}'", self.connection_string()));
+            }
+            steps.push(format!("partita produce {} --body hello", hub.name()));
+            steps.push(format!("partita consume {}", hub.name()));
             steps.push("pip install azure-eventhub".to_owned());
             steps.push(format!(
                 "python3 -c 'from azure.eventhub import *; EventHubProducerClient.from_connection_string(\"{}\", \

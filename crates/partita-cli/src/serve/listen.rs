@@ -5,7 +5,11 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
+
+/// Connections that wait to be accepted, as far as the system lets them: many clients that come back at once must not be
+/// told to try again a second later.
+const BACKLOG: u32 = 4_096;
 
 /// How often a free port is looked for that is free on both loopback addresses.
 const TRIES: usize = 8;
@@ -96,7 +100,12 @@ impl Listen {
 }
 
 async fn bind(ip: IpAddr, port: u16) -> io::Result<TcpListener> {
-    TcpListener::bind(SocketAddr::new(ip, port)).await
+    let socket = if ip.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    // On Windows it would let two hubs have one port.
+    #[cfg(unix)]
+    socket.set_reuseaddr(true)?;
+    socket.bind(SocketAddr::new(ip, port))?;
+    socket.listen(BACKLOG)
 }
 
 /// What went wrong, and what to do.

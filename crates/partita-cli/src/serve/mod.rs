@@ -4,6 +4,7 @@ mod banner;
 mod config;
 mod connect;
 mod data;
+mod files;
 mod hubs;
 mod keys;
 mod listen;

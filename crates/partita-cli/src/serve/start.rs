@@ -21,7 +21,7 @@ use super::plan::{Plan, Storage, Tls};
 use super::ready::{Ready, ReadyFile};
 use super::stop::Signals;
 use super::tls::SelfSigned;
-use super::{data, hubs, tls};
+use super::{data, files, hubs, tls};
 use crate::Failure;
 use crate::output::Out;
 
@@ -41,7 +41,9 @@ pub(crate) async fn serve(plan: Plan) -> Result<ExitCode, Failure> {
     hubs::make(&broker, &plan)?;
     let certificate = Certificate::of(&plan)?;
 
-    let options = ServerOptions { auth: plan.rules.clone(), ..ServerOptions::default() };
+    let defaults = ServerOptions::default();
+    let connections_max = files::connections_max(defaults.connections_max);
+    let options = ServerOptions { auth: plan.rules.clone(), connections_max, ..defaults };
     let server = Server::new(broker.clone(), options);
     let web = Web::new(
         server.clone(),

@@ -2,6 +2,7 @@
 #![cfg(unix)]
 
 mod commands;
+mod hostile;
 mod kills;
 mod mistakes;
 mod network;

@@ -121,6 +121,14 @@ impl Hub {
         rustix::process::kill_process(pid, signal).unwrap();
     }
 
+    /// The memory that it has, in bytes.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn memory(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+        line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
+    }
+
     pub(crate) fn wait(&mut self) -> ExitStatus {
         wait_for("the end of the hub", || self.child.try_wait().unwrap())
     }

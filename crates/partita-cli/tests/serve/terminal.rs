@@ -118,12 +118,14 @@ fn the_banner_has_what_a_newcomer_needs() {
         "Python    connection_verify=",
         "JS        NODE_EXTRA_CA_CERTS=",
         "Java      keytool ",
+        "\npartita produce eh1 --body hello\n",
+        "\npartita consume eh1\n",
         "pip install azure-eventhub",
     ] {
         assert!(shown.contains(part), "no {part:?} in {shown}");
     }
     // What is not to be copied whole fits.
-    let copied = ["Endpoint=", "python3 ", "  ", "data ", "partita hub"];
+    let copied = ["Endpoint=", "export EVENTHUBS", "python3 ", "  ", "data ", "partita hub"];
     let wide = shown
         .lines()
         .find(|line| line.chars().count() > 80 && !copied.iter().any(|start| line.starts_with(start)));

@@ -288,7 +288,9 @@ fn begin_producer(
     let epoch = number(PRODUCER_EPOCH).map(i16::try_from).transpose().map_err(bad)?;
     let claimed = number(PRODUCER_SEQUENCE).map(i32::try_from).transpose().map_err(bad)?;
     let state = hub.begin_producer(partition, id, epoch)?;
-    let last = state.last_sequence.or(claimed).unwrap_or(0);
+    // What it says of itself comes first. If its last batch was stored and the answer was lost, it repeats that batch, under the
+    // same numbers only if it is not told to go on from others.
+    let last = claimed.or(state.last_sequence).unwrap_or(0);
     let ours = [
         (PRODUCER_EPOCH, Value::Short(state.epoch)),
         (PRODUCER_ID, Value::Long(id)),

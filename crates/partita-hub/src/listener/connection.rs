@@ -12,6 +12,7 @@ use tokio::sync::watch;
 use tokio::time::Sleep;
 
 use super::core::{Core, End};
+use super::habits::Lag;
 use crate::server::{Course, Peer, Seat};
 
 /// How much is read at once, at first and at most. It doubles when it was filled.
@@ -77,6 +78,7 @@ struct Task<S> {
     read_bytes: usize,
     /// Whether bytes are on their way that the stream may hold back.
     unflushed: bool,
+    lag: Lag,
     timer: Pin<Box<Sleep>>,
     /// What the timer is set to.
     timer_at: Option<Instant>,
@@ -90,6 +92,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Task<S> {
             input: BytesMut::new(),
             read_bytes: READ_BYTES_MIN,
             unflushed: false,
+            lag: Lag::default(),
             timer: Box::pin(tokio::time::sleep(Duration::ZERO)),
             timer_at: None,
         }
@@ -106,14 +109,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Task<S> {
                 Err(end) => return Poll::Ready(end),
             };
             let worked = self.core.work(now);
-            let written = match self.poll_write(cx) {
+            self.lag.set(self.core.distance);
+            let written = match self.poll_write(cx, now) {
                 Ok(written) => written,
                 Err(error) => return Poll::Ready(End::Lost(error)),
             };
             if let Some(end) = self.core.end() {
                 return Poll::Ready(end);
             }
-            if !(read || worked || written) && self.poll_timer(cx) {
+            if !(read || worked || written) && self.poll_timer(cx, now) {
                 return Poll::Pending;
             }
         }
@@ -151,11 +155,18 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Task<S> {
     }
 
     /// Writes what the stream takes; true if it was all there was, and not nothing.
-    fn poll_write(&mut self, cx: &mut Context<'_>) -> io::Result<bool> {
+    fn poll_write(&mut self, cx: &mut Context<'_>, now: Instant) -> io::Result<bool> {
         let mut written = false;
-        while !self.core.outbox().is_empty() {
+        loop {
             let outbox = self.core.outbox();
-            let result = if self.stream.is_write_vectored() {
+            let allowed = self.lag.allow(outbox.len(), now);
+            if allowed == 0 {
+                break;
+            }
+            let result = if allowed < outbox.len() {
+                let chunk = outbox.chunk();
+                Pin::new(&mut self.stream).poll_write(cx, &chunk[..chunk.len().min(allowed)])
+            } else if self.stream.is_write_vectored() {
                 let mut slices = [IoSlice::new(&[]); SLICES_MAX];
                 let filled = outbox.io_slices(&mut slices);
                 Pin::new(&mut self.stream).poll_write_vectored(cx, &slices[..filled])
@@ -165,7 +176,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Task<S> {
             match result {
                 Poll::Pending => return Ok(false),
                 Poll::Ready(Ok(0)) => return Err(io::ErrorKind::WriteZero.into()),
-                Poll::Ready(Ok(count)) => outbox.advance(count),
+                Poll::Ready(Ok(count)) => {
+                    outbox.advance(count);
+                    self.lag.wrote(count);
+                }
                 Poll::Ready(Err(error)) => return Err(error),
             }
             self.unflushed = true;
@@ -181,8 +195,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Task<S> {
     }
 
     /// Sets the timer to what comes next; false if that is now.
-    fn poll_timer(&mut self, cx: &mut Context<'_>) -> bool {
-        let Some(at) = self.core.deadline() else { return true };
+    fn poll_timer(&mut self, cx: &mut Context<'_>, now: Instant) -> bool {
+        let deadlines = [self.core.deadline(), self.lag.deadline(now)];
+        let Some(at) = deadlines.into_iter().flatten().min() else { return true };
         if self.timer_at != Some(at) {
             self.timer_at = Some(at);
             self.timer.as_mut().reset(at.into());
@@ -209,9 +224,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Task<S> {
     }
 
     async fn flush(&mut self) {
+        self.lag.set(Duration::ZERO);
         let written = std::future::poll_fn(|cx| {
             loop {
-                match self.poll_write(cx) {
+                match self.poll_write(cx, Instant::now()) {
                     Err(_) => return Poll::Ready(()),
                     Ok(_) if self.core.outbox().is_empty() && !self.unflushed => {
                         return Pin::new(&mut self.stream).poll_shutdown(cx).map(|_| ());

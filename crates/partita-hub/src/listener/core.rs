@@ -15,6 +15,7 @@ use partita_amqp::performative::{self, DeliveryState};
 use partita_amqp::sasl;
 use partita_core::model::Timestamp;
 
+use super::habits;
 use super::intake::{Append, Intake, Stuck};
 use super::mailbox::{Bell, Mailbox};
 use super::node::{Replies, Requests};
@@ -131,6 +132,8 @@ pub(super) struct Core {
     pub(super) stuck: Option<Stuck>,
     later: BTreeMap<(Instant, u64), Later>,
     later_count: u64,
+    /// How much later than at once the client is to be told anything.
+    pub(super) distance: Duration,
     /// When the next token that a link needs is over, by the calendar and by the clock.
     expiry: Option<(Timestamp, Instant)>,
     hub_check: Option<Instant>,
@@ -181,6 +184,7 @@ impl Core {
             stuck: None,
             later: BTreeMap::new(),
             later_count: 0,
+            distance: Duration::ZERO,
             expiry: None,
             hub_check: None,
             ending: None,
@@ -257,6 +261,7 @@ impl Core {
         match event {
             Event::Opened(open) => {
                 self.seat.update(|info| info.container_id = open.container_id.to_string());
+                self.distance = habits::distance(&open);
                 let grants = std::mem::take(&mut *self.login.lock().unwrap_or_else(PoisonError::into_inner));
                 if !grants.is_empty() {
                     self.tokens = Tokens::standing(grants);
@@ -277,7 +282,10 @@ impl Core {
                 }
                 self.remove(link);
             }
-            Event::Ended { session, .. } => {
+            Event::Ended { session, error } => {
+                if let Some(error) = error {
+                    tracing::debug!(connection = self.seat.id, %error, "session ended");
+                }
                 let gone = self.links.iter().filter(|(_, link)| link.session == session);
                 let gone: Vec<LinkId> = gone.map(|(id, _)| *id).collect();
                 gone.into_iter().for_each(|link| self.remove(link));

@@ -2,11 +2,12 @@
 //!
 //! `connection.rs` moves bytes and waits; `core.rs` decides, without waiting: what happened goes in, verbs of the AMQP
 //! machine come out. Links are of three kinds: those that clients send events on (`intake.rs`), those that they read them
-//! from (`outlet.rs`), and the nodes that answer requests (`node.rs`).
+//! from (`outlet.rs`), and the nodes that answer requests (`node.rs`). `habits.rs` has what single clients need.
 
 mod attach;
 pub(crate) mod connection;
 mod core;
+pub mod habits;
 mod intake;
 mod mailbox;
 mod node;

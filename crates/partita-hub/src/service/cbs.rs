@@ -8,6 +8,8 @@ use super::request::{self, BAD_REQUEST, FORBIDDEN, Failure, NOT_IMPLEMENTED, UNA
 
 const SAS: &str = "servicebus.windows.net:sastoken";
 const JWT: &str = "jwt";
+/// What a shared access signature begins with.
+const SIGNATURE: &str = "SharedAccessSignature ";
 
 /// Does what a request asks for and says what came of it.
 pub fn handle(request: &Message, rules: &Rules, tokens: &mut Tokens, now: Timestamp) -> Message {
@@ -25,8 +27,13 @@ fn put_token(request: &Message, rules: &Rules, tokens: &mut Tokens, now: Timesta
     }
     let kind = request::required(request, "type")?;
     let audience = request::required(request, "name")?;
-    if !rules.is_open() && !kind.eq_ignore_ascii_case(SAS) {
-        let text = match kind.eq_ignore_ascii_case(JWT) {
+    let token = token(&request.body);
+    // A client that knows only credentials of Entra ID can be given a signature as one (SDKs without connection strings). It is
+    // verified like any other.
+    let is_jwt = kind.eq_ignore_ascii_case(JWT);
+    let is_signature = is_jwt && token.as_ref().is_some_and(|token| token.starts_with(SIGNATURE));
+    if !rules.is_open() && !kind.eq_ignore_ascii_case(SAS) && !is_signature {
+        let text = match is_jwt {
             true => {
                 "This hub has no Microsoft Entra ID behind it: use a connection string with a shared access key.".to_owned()
             }
@@ -34,8 +41,7 @@ fn put_token(request: &Message, rules: &Rules, tokens: &mut Tokens, now: Timesta
         };
         return Err(Failure::new(UNAUTHORIZED, text));
     }
-    let token = token(&request.body)
-        .ok_or_else(|| Failure::new(BAD_REQUEST, "The body of the request is no token."))?;
+    let token = token.ok_or_else(|| Failure::new(BAD_REQUEST, "The body of the request is no token."))?;
     let grant = rules.verify(&token, audience, now);
     let grant = grant.map_err(|error| Failure::new(UNAUTHORIZED, error.to_string()))?;
     tokens.put(grant, now).map_err(|refusal| Failure::new(FORBIDDEN, refusal.description))
@@ -114,6 +120,8 @@ mod tests {
         let cases = [
             (put(SAS, &forged), 401, "invalid signature"),
             (put("jwt", "e30.e30."), 401, "Entra"),
+            (put("jwt", &forged), 401, "invalid signature"),
+            (put("amqp:swt", &valid()), 401, "amqp:swt"),
             (put("amqp:swt", "x"), 401, "amqp:swt"),
             (put(SAS, "x"), 401, "no shared access signature"),
             (request(Value::Null, &[("operation", "delete-token")], Value::Null), 501, "delete-token"),
@@ -135,6 +143,14 @@ mod tests {
             assert!(*status == Value::Int(code) && description.contains(word), "{status:?} {description}");
         }
         assert!(!tokens.any(NOW));
+    }
+
+    #[test]
+    fn a_signature_in_the_place_of_a_jwt_is_taken() {
+        let mut tokens = Tokens::default();
+        let reply = handle(&put("jwt", &valid()), &Rules::default(), &mut tokens, NOW);
+        assert_eq!(status(&reply).0, &Value::Int(202));
+        assert!(tokens.allow("eh1/$management", Right::Listen, NOW).is_ok());
     }
 
     #[test]

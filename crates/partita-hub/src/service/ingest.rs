@@ -109,6 +109,7 @@ impl Intake {
         };
         let mut sections = Sections::new(Checker::with_values_max(payload, self.values_left));
         let mut notes = Notes::default();
+        let mut first: Option<Notes<'a>> = None;
         let (mut index, mut first_key) = (0, None);
         self.batch = BatchBuilder::with_capacity(64, payload.len() + payload.len() / 8);
         while let Some(section) = sections.next().map_err(bad)? {
@@ -117,6 +118,7 @@ impl Intake {
                 RawContent::Data(event) => {
                     let inner = self.event(event, notes.key).map_err(|error| garbage(index, error))?;
                     first_key = first_key.or(inner.key);
+                    first.get_or_insert(inner);
                     index += 1;
                 }
                 RawContent::Sequence | RawContent::Value => {
@@ -125,7 +127,10 @@ impl Intake {
                 _ => {}
             }
         }
-        Ok((notes.key.or(first_key), notes))
+        let key = notes.key.or(first_key);
+        // JavaScript's client marks the events of a batch that its user filled, and not the envelope.
+        let marked = if notes.sequence.is_some() { notes } else { first.unwrap_or(notes) };
+        Ok((key, marked))
     }
 
     /// Adds one event, with the envelope's key where there is one.

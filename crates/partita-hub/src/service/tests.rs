@@ -161,6 +161,12 @@ fn an_idempotent_producer_s_mark_is_read_and_not_stored() {
     let payload = envelope(Some(marks.clone()), &[encoded(&Message::new("x"))]);
     assert_eq!(ingest(FORMAT_BATCH, &payload, BYTES_MAX).expect("valid").producer, stamp);
     let single = encoded(&Message { message_annotations: Some(marks), ..Message::new("x") });
+    let second = encoded(&Message {
+        message_annotations: Some(vec![(symbol("com.microsoft:producer-sequence-number"), Value::Int(41))]),
+        ..Message::new("y")
+    });
+    let inside = envelope(None, &[single.clone(), second]);
+    assert_eq!(ingest(FORMAT_BATCH, &inside, BYTES_MAX).expect("valid").producer, stamp, "the first event's");
     let ingested = ingest(FORMAT_EVENT, &single, BYTES_MAX).expect("valid");
     assert_eq!(ingested.producer, stamp);
     assert_eq!(events(&ingested), [encoded(&Message::new("x"))]);

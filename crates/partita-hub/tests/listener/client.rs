@@ -130,12 +130,26 @@ pub(crate) struct Client {
 
 impl Client {
     pub(crate) async fn connect(address: SocketAddr, sasl: sasl::Client) -> Self {
-        Self::over(TcpStream::connect(address).await.expect("connects"), sasl)
+        Self::connect_as(address, sasl, Vec::new()).await
+    }
+
+    /// The same, with properties that say who it is.
+    pub(crate) async fn connect_as(
+        address: SocketAddr,
+        sasl: sasl::Client,
+        properties: Vec<(Value, Value)>,
+    ) -> Self {
+        let stream = TcpStream::connect(address).await.expect("connects");
+        Self::over(stream, sasl, properties)
     }
 
     /// Over a stream that is connected already.
-    pub(crate) fn over(stream: impl Stream + 'static, sasl: sasl::Client) -> Self {
-        let mut options = Options::new("test");
+    pub(crate) fn over(
+        stream: impl Stream + 'static,
+        sasl: sasl::Client,
+        properties: Vec<(Value, Value)>,
+    ) -> Self {
+        let mut options = Options { properties, ..Options::new("test") };
         // The hub adds to the largest message.
         options.limits.message_bytes_max = 2 << 20;
         let connection = Connection::connect(options, sasl, now());

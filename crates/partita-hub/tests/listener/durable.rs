@@ -108,7 +108,7 @@ async fn no_accept_comes_before_the_write_or_its_sync_has_returned() {
             }
         }
         // While the call does not return, no answer does, though the server goes on otherwise.
-        disk.hold();
+        let hold = disk.hold();
         let id = client.send_only(sender, 0, text("the one that is held")).await;
         client.sender("eh1/Partitions/0").await;
         soon("write", async {
@@ -122,7 +122,7 @@ async fn no_accept_comes_before_the_write_or_its_sync_has_returned() {
         }
         let answered = client.stashed().any(|event| matches!(event, Event::Outcome { .. }));
         assert!(!answered && !disk.has_durable(b"the one that is held"), "direct {direct}");
-        disk.release();
+        drop(hold);
         assert_eq!(client.outcome(id).await, DeliveryState::Accepted);
         assert!(disk.has_durable(b"the one that is held"), "direct {direct}");
     }

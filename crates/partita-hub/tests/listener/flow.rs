@@ -152,7 +152,7 @@ async fn a_client_that_does_not_read_costs_little_and_holds_up_nobody() {
     let stream = Stalling { inner: theirs, stalled: stalled.clone(), offered_max: offered_max.clone() };
     let server = hosted.server.clone();
     tokio::spawn(async move { server.serve(stream, Peer::new("stalls")).await });
-    let mut slow = Client::over(ours, sasl::Client::plain(WELL_KNOWN_NAME, WELL_KNOWN_KEY));
+    let mut slow = Client::over(ours, sasl::Client::plain(WELL_KNOWN_NAME, WELL_KNOWN_KEY), Vec::new());
     let mut readers = Vec::new();
     for partition in 0..4 {
         readers.push(slow.reader(partition, EARLIEST, 0).await);

@@ -49,20 +49,26 @@ impl LoggedDisk {
         self.log.state().writes.iter().any(|write| write.durable && holds(write))
     }
 
-    /// From now on nothing becomes durable.
-    pub(crate) fn hold(&self) {
+    /// Nothing becomes durable until this is dropped.
+    pub(crate) fn hold(&self) -> Hold {
         self.log.state().held = true;
+        Hold(self.log.clone())
     }
 
     /// Whether somebody waits for that.
     pub(crate) fn is_waited_for(&self) -> bool {
         self.log.state().waiting > 0
     }
+}
 
-    pub(crate) fn release(&self) {
-        let mut state = self.log.state();
+/// While it is there, the disk is held.
+pub(crate) struct Hold(Arc<Log>);
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        let mut state = self.0.state();
         (state.held, state.waiting) = (false, 0);
-        self.log.released.notify_all();
+        self.0.released.notify_all();
     }
 }
 

@@ -3,11 +3,15 @@
 use partita_amqp::connection::Event;
 use partita_amqp::message::Message;
 use partita_amqp::performative::{Attach, DeliveryState};
+use partita_amqp::sasl;
 use partita_core::model::Value;
 use partita_hub::broker::partition_of;
+use partita_hub::listener::habits::RUST_DISTANCE;
 use partita_hub::service::ingest::FORMAT_BATCH;
 
-use crate::client::{EARLIEST, Hosted, annotation, batch, encoded, property, reader_of, receiver, text};
+use crate::client::{
+    Client, EARLIEST, Hosted, annotation, batch, encoded, property, reader_of, receiver, text, token,
+};
 
 fn keyed(key: &str, body: &'static str) -> Message {
     let pair = (Value::Symbol("x-opt-partition-key".into()), Value::from(key));
@@ -67,6 +71,22 @@ async fn a_sender_is_told_the_largest_message_and_gets_credit() {
         last = client.send_only(link, 0, text(format!("{n}"))).await;
     }
     assert_eq!(client.outcome(last).await, DeliveryState::Accepted);
+}
+
+#[tokio::test]
+async fn the_rust_sdk_is_not_answered_before_it_can_hear_it() {
+    let hosted = Hosted::new().await;
+    let product = vec![property("product", "azure_messaging_eventhubs")];
+    let mut client = Client::connect_as(hosted.address, sasl::Client::Anonymous, product).await;
+    let (code, words) = client.put_token("sb://localhost/eh1", &token("sb://localhost/eh1", 600)).await;
+    assert_eq!(code, 202, "{words}");
+    let link = client.sender("eh1").await;
+    let begun = std::time::Instant::now();
+    rejected(&client.send(link, "garbage".into()).await);
+    assert!(begun.elapsed() >= RUST_DISTANCE, "answered after {:?}", begun.elapsed());
+    let begun = std::time::Instant::now();
+    assert_eq!(client.send(link, text("x")).await, DeliveryState::Accepted);
+    assert!(begun.elapsed() >= RUST_DISTANCE, "answered after {:?}", begun.elapsed());
 }
 
 #[tokio::test]
@@ -164,6 +184,16 @@ async fn an_idempotent_producer_s_repetition_is_accepted_and_stored_once() {
     let again = vec![property("com.microsoft:producer-id", id.clone())];
     let (old, answer) = client.attach(producer(again)).await.expect("attached");
     assert_eq!(get(&answer, "com.microsoft:producer-sequence-number"), Value::Int(last + 2));
+    // If it says itself where it stands, it is taken at its word: it may not know that its last batch was stored.
+    let claim = vec![
+        property("com.microsoft:producer-id", id.clone()),
+        property("com.microsoft:producer-epoch", Value::Short(0)),
+        property("com.microsoft:producer-sequence-number", Value::Int(last + 1)),
+    ];
+    let claim = Attach { name: "claim".into(), ..producer(claim) };
+    let (unsure, answer) = client.attach(claim).await.expect("attached");
+    assert_eq!(get(&answer, "com.microsoft:producer-sequence-number"), Value::Int(last + 1));
+    assert_eq!(client.send(unsure, mark(&id, 0, last + 2, "b")).await, DeliveryState::Accepted);
     let later = vec![
         property("com.microsoft:producer-id", id.clone()),
         property("com.microsoft:producer-epoch", Value::Short(1)),

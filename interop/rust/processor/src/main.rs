@@ -15,6 +15,7 @@ use azure_messaging_eventhubs_checkpointstore_blob::BlobCheckpointStore;
 use azure_storage_blob::BlobContainerClient;
 use futures::StreamExt;
 use serde_json::{Value, json};
+use tokio::task::JoinSet;
 
 /// This version of the SDK knows no connection strings: a shared access signature goes where a token of Entra ID would.
 #[derive(Debug)]
@@ -38,18 +39,32 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 }
 
 async fn run() -> Result<(), Box<dyn std::error::Error>> {
-    tracing_subscriber::fmt().with_writer(std::io::stderr).with_env_filter("warn").init();
+    tracing_subscriber::fmt().with_writer(std::io::stderr).with_env_filter(std::env::var("RUST_LOG").unwrap_or("warn".into())).init();
     let path = std::env::args().nth(1).ok_or("the path of a context is missing")?;
     let context: Value = serde_json::from_str(&std::fs::read_to_string(path)?)?;
+    let told_to_end = tokio::task::spawn_blocking(|| std::io::read_to_string(std::io::stdin()));
+    tokio::pin!(told_to_end);
+    loop {
+        tokio::select! {
+            _ = &mut told_to_end => std::process::exit(0),
+            ended = process(&context) => eprintln!("the processor is made anew: {}", ended.err().unwrap_or_default()),
+        }
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+}
+
+/// Runs a processor until it cannot go on: it ends with the first error of the store, and this version of the SDK cannot read a
+/// partition again that it has lost before, as the session that it keeps for it is over. A user would make another one, too.
+async fn process(context: &Value) -> Result<(), String> {
     let text = |value: &Value| value.as_str().expect("a text").to_owned();
     let span = |value: &Value| Span::milliseconds(value.as_i64().expect("milliseconds"));
-
-    let container =
-        BlobContainerClient::new(Url::parse(&text(&context["blob"]["container_url"]))?, None, None)?;
+    let url = Url::parse(&text(&context["blob"]["container_url"])).map_err(|error| error.to_string())?;
+    let container = BlobContainerClient::new(url, None, None).map_err(|error| error.to_string())?;
     let client = ConsumerClient::builder()
         .with_custom_endpoint(text(&context["amqp_url"]))
         .open("localhost", "processors".into(), Arc::new(Signature(text(&context["token"]))))
-        .await?;
+        .await
+        .map_err(|error| error.to_string())?;
     let earliest = StartPosition { location: StartLocation::Earliest, inclusive: false };
     let processor = EventProcessor::builder()
         .with_load_balancing_strategy(ProcessorStrategy::Greedy)
@@ -57,35 +72,38 @@ async fn run() -> Result<(), Box<dyn std::error::Error>> {
         .with_partition_expiration_duration(span(&context["expiry_ms"]))
         .with_start_positions(StartPositions { default: earliest, ..StartPositions::default() })
         .build(client, BlobCheckpointStore::new(container))
-        .await?;
+        .await
+        .map_err(|error| error.to_string())?;
 
-    let running = processor.clone();
-    tokio::task::spawn_local(async move {
-        // It ends with the first error of the store; a user would start it again.
-        while let Err(error) = running.run().await {
-            eprintln!("the processor ended: {error}");
-            tokio::time::sleep(Duration::from_secs(1)).await;
+    let mut pumps = JoinSet::new();
+    let running = processor.run();
+    tokio::pin!(running);
+    loop {
+        tokio::select! {
+            ended = &mut running => return ended.map_err(|error| error.to_string()),
+            partition = processor.next_partition_client() => {
+                let partition = partition.map_err(|error| error.to_string())?;
+                pumps.spawn_local(pump(partition));
+            }
+            Some(ended) = pumps.join_next() => ended.map_err(|error| error.to_string())??,
         }
-    });
-    tokio::task::spawn_local(async move {
-        while let Ok(partition) = processor.next_partition_client().await {
-            tokio::task::spawn_local(pump(partition));
-        }
-    });
-    // Until the harness closes the pipe.
-    tokio::task::spawn_blocking(|| std::io::read_to_string(std::io::stdin())).await??;
-    std::process::exit(0);
+    }
 }
 
-/// Handles a partition's events until somebody else owns it.
-async fn pump(partition: Arc<PartitionClient>) {
+/// Handles a partition's events until somebody else owns it; an error if it is not to be had from this client any more.
+async fn pump(partition: Arc<PartitionClient>) -> Result<(), String> {
+    let mut outcome = Ok(());
     {
         let mut events = std::pin::pin!(partition.stream_events());
         while let Some(event) = events.next().await {
             let event = match event {
                 Ok(event) => event,
                 Err(error) => {
-                    eprintln!("partition {} ended: {error}", partition.get_partition_id());
+                    let text = format!("partition {} ended: {error}", partition.get_partition_id());
+                    eprintln!("{text}");
+                    if text.contains("Session might have stopped") {
+                        outcome = Err(text);
+                    }
                     break;
                 }
             };
@@ -104,6 +122,7 @@ async fn pump(partition: Arc<PartitionClient>) {
     {
         eprintln!("not closed: {error}");
     }
+    outcome
 }
 
 fn number_of(body: &[u8]) -> u64 {

@@ -181,6 +181,19 @@ fn a_message_that_is_too_large_is_told_and_nothing_of_it_is_kept() {
 }
 
 #[test]
+fn a_message_too_large_that_goes_on_under_another_id_is_one_message() {
+    let mut options = options();
+    options.limits.message_bytes_max = 1_000;
+    let (mut raw, link) = Raw::sender(options, 10);
+    raw.frame_with(0, &Transfer { more: true, ..transfer(0, 0) }, &[0; 1_000]);
+    raw.frame_with(0, &transfer(0, 1), &[0; 1]);
+    assert_eq!(raw.events(), [Event::TooLarge { link, id: 0, settled: false, size: 1_001 }]);
+    assert_eq!(raw.server.reassembly_bytes, 0);
+    raw.frame_with(0, &transfer(0, 2), &[0; 1_000]);
+    assert!(matches!(raw.events()[..], [Event::Delivery(_)]), "the link goes on");
+}
+
+#[test]
 fn a_message_in_one_frame_that_is_too_large_is_told() {
     let mut options = options();
     options.limits.message_bytes_max = 999;

@@ -11,8 +11,12 @@ use tokio_tungstenite::tungstenite::http::header::SEC_WEBSOCKET_PROTOCOL;
 
 use super::AcceptError;
 
+/// The name in AMQP's own binding, which the SDKs for Go and Rust ask for.
+const SUBPROTOCOL_OF_AMQP: &str = "amqp";
+
 /// The longest request for an upgrade.
 const REQUEST_BYTES_MAX: usize = 8 << 10;
+
 /// Answers a client's request for a WebSocket, of which `read` was already read.
 pub(super) async fn upgrade<S: AsyncRead + AsyncWrite + Unpin>(
     mut stream: S,
@@ -55,11 +59,15 @@ fn answer(request: &Request) -> Result<Vec<u8>, &'static str> {
     let offered = request.headers().get_all(SEC_WEBSOCKET_PROTOCOL);
     let mut offered =
         offered.iter().filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(','));
-    if !offered.any(|name| name.trim().eq_ignore_ascii_case(SUBPROTOCOL)) {
-        return Err("the subprotocol must be AMQPWSB10");
-    }
+    let known = |name: &str| {
+        let same = |known: &&str| name.trim().eq_ignore_ascii_case(known);
+        [SUBPROTOCOL, SUBPROTOCOL_OF_AMQP].into_iter().find(same)
+    };
+    let Some(subprotocol) = offered.find_map(known) else {
+        return Err("the subprotocol must be AMQPWSB10 or amqp");
+    };
     let mut response = create_response(request).map_err(|_| "it is no WebSocket upgrade of version 13")?;
-    response.headers_mut().insert(SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(SUBPROTOCOL));
+    response.headers_mut().insert(SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(subprotocol));
     let mut bytes = Vec::new();
     write_response(&mut bytes, &response).map_err(|_| "it cannot be answered")?;
     Ok(bytes)

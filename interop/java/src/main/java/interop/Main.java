@@ -7,7 +7,6 @@ import java.io.BufferedReader;
 import java.io.File;
 import java.io.IOException;
 import java.io.InputStreamReader;
-import java.util.concurrent.Callable;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
@@ -48,8 +47,7 @@ public final class Main {
             String result = "pass";
             String detail = "";
             try {
-                Callable<Void> run = cases.named(name.asText());
-                threads.submit(run).get(CASE_SECONDS_MAX, TimeUnit.SECONDS);
+                detail = threads.submit(cases.named(name.asText())).get(CASE_SECONDS_MAX, TimeUnit.SECONDS);
             } catch (ExecutionException failed) {
                 result = failed.getCause() instanceof NotOffered ? "n/a" : "fail";
                 detail = failed.getCause() instanceof NotOffered ? failed.getCause().getMessage() : failed.getCause().toString();
