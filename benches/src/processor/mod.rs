@@ -36,7 +36,7 @@ const SDK_EVENTS: u64 = 150_000;
 pub(crate) fn run(quick: bool) -> Section {
     let binary = Binary::build();
     let directory = Directory::new("processor");
-    let (events, rounds) = if quick { (1_000_000, 2) } else { (2_000_000, 5) };
+    let (events, rounds) = if quick { (2_000_000, 2) } else { (3_000_000, 5) };
     let mut figures = Vec::new();
     produce(&binary, directory.path(), rounds, &mut figures);
     let hub = Hub::start(&binary, directory.path(), &[]);

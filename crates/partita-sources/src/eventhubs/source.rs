@@ -66,7 +66,9 @@ impl EventSource for EventHubsSource {
                 }
                 from => (from.clone(), None),
             };
-            let queue = (request.prefetch_events, request.prefetch_bytes);
+            // The pump has a queue of its own, of all these bytes, and what waits there shares memory with what it was read
+            // with: so that both together hold no more than twice as much.
+            let queue = (request.prefetch_events, request.prefetch_bytes / 2);
             let link = self.client.receive(attach(self.client.config().hub.as_str(), &request, &from), queue);
             let reader = Reader::new(link.await?, request.partition, from, end);
             Ok(Box::new(reader) as Box<dyn PartitionReader>)
