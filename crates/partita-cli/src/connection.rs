@@ -67,6 +67,14 @@ impl ConnectionArgs {
 
     /// The same, and the host that the hub is known by.
     pub(crate) fn client_and_host(&self, hub: &str, command: &str) -> Result<(EventHubs, String), Failure> {
+        // Not repeated: it holds a key.
+        if hub.contains("SharedAccessKey") || hub.contains("Endpoint=") {
+            return Err(Failure::Usage(
+                "HUB is a hub's name, and this is a connection string: put it into a file for --connection-file, or into \
+                 $EVENTHUBS_CONNECTION_STRING"
+                    .to_owned(),
+            ));
+        }
         let (string, from) = self.string()?;
         let mut builder = EventHubs::builder(&string)
             .hub(hub)
@@ -103,10 +111,14 @@ impl ConnectionArgs {
             })?;
             (text, format!("in {}", path.display()))
         } else {
-            let set =
-                |name: &'static str| Some((std::env::var(name).ok().filter(|text| !text.is_empty())?, name));
+            let set = |name: &'static str| {
+                std::env::var_os(name).filter(|text| !text.is_empty()).map(|text| (text, name))
+            };
             match VARIABLES.into_iter().find_map(set) {
-                Some((text, name)) => (text, format!("in ${name}")),
+                Some((text, name)) => match text.into_string() {
+                    Ok(text) => (text, format!("in ${name}")),
+                    Err(_) => return Err(Failure::Usage(format!("what is in ${name} is no text"))),
+                },
                 None => return Ok((local(), "of the local hub".to_owned())),
             }
         };
@@ -121,7 +133,12 @@ impl ConnectionArgs {
 fn read(path: &Path) -> std::io::Result<String> {
     let mut text = String::new();
     std::fs::File::open(path)?.take(FILE_BYTES_MAX).read_to_string(&mut text)?;
-    let line = text.lines().map(str::trim).find(|line| !line.is_empty() && !line.starts_with('#'));
+    // Some editors begin a file with a mark of its encoding.
+    let line = text
+        .trim_start_matches('\u{feff}')
+        .lines()
+        .map(str::trim)
+        .find(|line| !line.is_empty() && !line.starts_with('#'));
     Ok(line.unwrap_or_default().to_owned())
 }
 

@@ -24,7 +24,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser, Subcommand};
 use tracing_subscriber::EnvFilter;
 
-use crate::output::{Out, Tone};
+use crate::output::{Out, Tone, tame};
 
 const ENDS: &str = "\
 Exit code: 0 all is well, 1 the run failed or its result is bad, 2 the command line
@@ -165,7 +165,7 @@ fn fail(failure: Failure) -> ExitCode {
     let mut err = Out::stderr();
     let word = err.paint(Tone::Bad, "error:");
     // If stderr is closed, too, the exit code has to do.
-    let _ = err.line(&format!("{word} {}", failure.text()));
+    let _ = err.line(&format!("{word} {}", tame(&failure.text())));
     ExitCode::from(failure.code())
 }
 

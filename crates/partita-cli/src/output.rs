@@ -69,6 +69,21 @@ pub(crate) fn has_colour(is_terminal: bool) -> bool {
     is_terminal && set("NO_COLOR").is_none() && set("TERM").is_none_or(|term| term != "dumb")
 }
 
+/// Whether a letter would move a terminal's cursor, change its colours or turn its text around.
+pub(crate) fn steers(letter: char) -> bool {
+    letter.is_control()
+        || matches!(letter, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// Text of others, such as a hub or a store, as one line that does nothing to a terminal.
+pub(crate) fn tame(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for letter in text.chars() {
+        if steers(letter) { out.extend(letter.escape_default()) } else { out.push(letter) }
+    }
+    out
+}
+
 /// A number with its thousands set apart.
 pub(crate) fn grouped(number: u64) -> String {
     let digits = number.to_string();
@@ -90,6 +105,14 @@ pub(crate) fn counted(number: u64, noun: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_others_wrote_cannot_steer_a_terminal() {
+        assert_eq!(
+            tame("a\u{1b}[2Jb\nerror: c\u{9b}d\u{202e}é"),
+            "a\\u{1b}[2Jb\\nerror: c\\u{9b}d\\u{202e}é"
+        );
+    }
 
     #[test]
     fn thousands_are_set_apart() {

@@ -4,7 +4,7 @@ use comfy_table::presets::NOTHING;
 use comfy_table::{Cell, CellAlignment, Table};
 
 use crate::Failure;
-use crate::output::Out;
+use crate::output::{Out, tame};
 
 /// A table's column: its title, and whether it holds numbers.
 pub(crate) type Column = (&'static str, bool);
@@ -30,5 +30,5 @@ pub(crate) fn print(out: &mut Out, columns: &[Column], rows: Vec<Vec<String>>) -
 }
 
 fn cell(text: &str, is_number: bool) -> Cell {
-    Cell::new(text).set_alignment(if is_number { CellAlignment::Right } else { CellAlignment::Left })
+    Cell::new(tame(text)).set_alignment(if is_number { CellAlignment::Right } else { CellAlignment::Left })
 }

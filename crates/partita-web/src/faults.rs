@@ -13,6 +13,7 @@ use crate::Web;
 use crate::error::{ApiError, Asked};
 
 /// How a link is detached if nothing else is asked for: the service's own words when it moves a hub.
+const DELAY_MS_MAX: u64 = 60 * 60 * 1_000;
 const CONDITION: &str = "amqp:link:detach-forced";
 const DESCRIPTION: &str = "The link was detached by fault control.";
 
@@ -91,6 +92,21 @@ impl FaultView {
         only(self.delay_ms.is_some(), "delay_ms", Kind::Delay)?;
         only(self.condition.is_some(), "condition", Kind::Detach)?;
         only(self.description.is_some(), "description", Kind::Detach)?;
+        if self
+            .condition
+            .as_ref()
+            .is_some_and(|text| text.is_empty() || !text.bytes().all(|b| b.is_ascii_graphic()))
+        {
+            return Err(ApiError::bad_request(
+                "a condition is a word such as amqp:link:detach-forced, in ASCII",
+            ));
+        }
+        if self.count == Some(0) {
+            return Err(ApiError::bad_request("a fault that happens 0 times does nothing: count it from 1"));
+        }
+        if self.delay_ms.is_some_and(|ms| ms > DELAY_MS_MAX) {
+            return Err(ApiError::bad_request("a delay is an hour at most"));
+        }
         let kind = match self.kind {
             Kind::Detach => FaultKind::Detach {
                 condition: self.condition.unwrap_or_else(|| CONDITION.to_owned()),

@@ -14,6 +14,8 @@ pub struct Checker<'a> {
 #[derive(Clone, Copy)]
 struct Constructor {
     descriptors: usize,
+    /// How many values the descriptors are, inner ones counted: every element of an array has them again.
+    descriptor_values: usize,
     code: u8,
 }
 
@@ -107,12 +109,15 @@ impl<'a> Checker<'a> {
     fn constructor(&mut self) -> Result<Constructor, DecodeError> {
         let code = self.byte()?;
         if code != code::DESCRIBED {
-            return Ok(Constructor { descriptors: 0, code });
+            return Ok(Constructor { descriptors: 0, descriptor_values: 0, code });
         }
         self.deeper(|this| {
+            let before = this.values_left;
             this.value()?;
+            let own = before - this.values_left;
             let inner = this.constructor()?;
-            Ok(Constructor { descriptors: inner.descriptors + 1, code: inner.code })
+            let descriptor_values = own + inner.descriptor_values;
+            Ok(Constructor { descriptors: inner.descriptors + 1, descriptor_values, code: inner.code })
         })
     }
 
@@ -129,11 +134,15 @@ impl<'a> Checker<'a> {
         result
     }
 
-    fn content(&mut self, Constructor { descriptors, code }: Constructor) -> Result<(), DecodeError> {
-        self.values_left = self.values_left.checked_sub(1).ok_or(DecodeError::TooMany)?;
+    fn content(&mut self, constructor: Constructor) -> Result<(), DecodeError> {
+        let Constructor { descriptors, descriptor_values, code } = constructor;
+        let values = 1 + descriptor_values;
+        self.values_left = self.values_left.checked_sub(values).ok_or(DecodeError::TooMany)?;
         match descriptors.checked_sub(1) {
             None => self.primitive(code),
-            Some(descriptors) => self.deeper(|this| this.content(Constructor { descriptors, code })),
+            Some(descriptors) => {
+                self.deeper(|this| this.content(Constructor { descriptors, descriptor_values: 0, code }))
+            }
         }
     }
 

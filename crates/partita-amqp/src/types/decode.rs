@@ -20,6 +20,8 @@ pub struct Decoder<'a> {
 #[derive(Clone)]
 struct Constructor {
     descriptor: Option<Box<(Value, Constructor)>>,
+    /// How many values the descriptor is, inner ones counted: every element of an array has it again.
+    descriptor_values: usize,
     code: u8,
 }
 
@@ -138,12 +140,18 @@ impl<'a> Decoder<'a> {
     fn constructor(&mut self) -> Result<Constructor, DecodeError> {
         let code = self.byte()?;
         if code != code::DESCRIBED {
-            return Ok(Constructor { descriptor: None, code });
+            return Ok(Constructor { descriptor: None, descriptor_values: 0, code });
         }
         self.deeper(|this| {
+            let before = this.values_left;
             let descriptor = this.value()?;
+            let descriptor_values = before - this.values_left;
             let inner = this.constructor()?;
-            Ok(Constructor { code: inner.code, descriptor: Some(Box::new((descriptor, inner))) })
+            Ok(Constructor {
+                code: inner.code,
+                descriptor_values,
+                descriptor: Some(Box::new((descriptor, inner))),
+            })
         })
     }
 
@@ -161,7 +169,8 @@ impl<'a> Decoder<'a> {
     }
 
     fn content(&mut self, constructor: &Constructor) -> Result<Value, DecodeError> {
-        self.values_left = self.values_left.checked_sub(1).ok_or(DecodeError::TooMany)?;
+        let values = 1 + constructor.descriptor_values;
+        self.values_left = self.values_left.checked_sub(values).ok_or(DecodeError::TooMany)?;
         match constructor.descriptor.as_deref() {
             None => self.primitive(constructor.code),
             Some((descriptor, inner)) => self.deeper(|this| {

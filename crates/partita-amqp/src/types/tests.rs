@@ -211,3 +211,17 @@ fn arrays_are_of_one_type() {
     let mixed = Value::Array(vec![Value::from(1_i32), Value::from("x")]);
     assert_eq!(encode(&mixed, &mut Vec::new()), Err(EncodeError::MixedArray));
 }
+
+/// Found by the fuzzer: a descriptor stands once before an array and is in every element of it.
+#[test]
+fn a_descriptor_counts_for_every_element_that_has_it() {
+    // An array of 600,000 described nulls, whose descriptor is a list of 100 nulls.
+    let mut bytes =
+        vec![code::ARRAY_32, 0, 0, 0, 0, 0, 9, 0x27, 0xc0, code::DESCRIBED, code::LIST_8, 101, 100];
+    bytes.extend([code::NULL; 101]);
+    let size = u32::try_from(bytes.len() - 5).unwrap();
+    bytes[1..5].copy_from_slice(&size.to_be_bytes());
+    let bytes = Bytes::from(bytes);
+    assert_eq!(Decoder::new(&bytes).value().unwrap_err(), DecodeError::TooMany);
+    assert_eq!(Checker::new(&bytes).value().unwrap_err(), DecodeError::TooMany);
+}

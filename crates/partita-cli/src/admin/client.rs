@@ -28,13 +28,17 @@ pub(crate) struct Client {
 impl Client {
     pub(crate) fn new(common: &Common) -> Result<Self, Failure> {
         let base = common.http.trim_end_matches('/').to_owned();
+        let how = "write http://HOST:PORT, such as http://127.0.0.1:5300";
+        // Not repeated: there may be a password in it.
+        if base.contains('@') {
+            return Err(Failure::Usage(format!(
+                "--http takes no user: {how}, with --key-name and --key-file"
+            )));
+        }
         let plain =
             base.parse::<Uri>().is_ok_and(|uri| uri.scheme_str() == Some("http") && uri.host().is_some());
         if !plain {
-            let text = format!(
-                "--http {base} is no address of a hub: write http://HOST:PORT, such as http://127.0.0.1:5300"
-            );
-            return Err(Failure::Usage(text));
+            return Err(Failure::Usage(format!("--http {base} is no address of a hub: {how}")));
         }
         let key = match &common.key_file {
             Some(path) => KeyPlace::File(path.clone()).read().map_err(Failure::Usage)?,
@@ -89,10 +93,14 @@ impl Client {
             return Ok(answer);
         }
         match answer["error"]["message"].as_str() {
-            Some(message) if status == StatusCode::UNAUTHORIZED => Err(Failure::Usage(format!(
-                "{} does not let you: {message} (--key-name, --key-file)",
-                self.base
-            ))),
+            Some(message) if [StatusCode::UNAUTHORIZED, StatusCode::FORBIDDEN].contains(&status) => {
+                Err(Failure::Refused(format!(
+                    "{} does not let you: {message} (--key-name, --key-file)",
+                    self.base
+                )))
+            }
+            Some(message) if status == StatusCode::NOT_FOUND => Err(Failure::Missing(message.to_owned())),
+            Some(message) if status == StatusCode::BAD_REQUEST => Err(Failure::Usage(message.to_owned())),
             Some(message) => Err(Failure::Run(message.to_owned())),
             None => Err(self.not_a_hub(status)),
         }

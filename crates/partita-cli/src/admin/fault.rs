@@ -11,7 +11,7 @@ use super::client::Client;
 use super::hub::done;
 use super::show::{self, items, number, text};
 use crate::Failure;
-use crate::output::Out;
+use crate::output::{Out, tame};
 use crate::units::{Time, parse_time};
 
 /// Lets a hub that runs misbehave, to see what your program makes of it.
@@ -162,7 +162,7 @@ pub(crate) fn run(args: FaultArgs) -> Result<ExitCode, Failure> {
             None => format!("until 'partita fault remove {id}'"),
             Some(until) => until,
         };
-        out.line(&format!("Fault {id}: the hub {}, {end}.", does(&answer)))?;
+        out.line(&tame(&format!("Fault {id}: the hub {}, {end}.", does(&answer))))?;
     }
     Ok(ExitCode::SUCCESS)
 }

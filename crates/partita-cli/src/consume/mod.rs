@@ -22,7 +22,7 @@ use self::read::{Follow, Said};
 use self::start::span;
 use crate::connection::{ConnectionArgs, HELP, runtime};
 use crate::events::Template;
-use crate::output::{Out, Tone, counted, grouped};
+use crate::output::{Out, Tone, counted, grouped, tame};
 use crate::{Failure, interrupt};
 
 /// What readers have handed over and is not printed yet; each holds at most what one reader fetches ahead.
@@ -204,7 +204,7 @@ fn print_all(
             Some(Said::Events(at, events)) => printer.print(at, &events, stop)?,
             Some(Said::Note(text)) if !args.quiet => {
                 let mut err = Out::stderr();
-                let text = err.paint(Tone::Faint, &text);
+                let text = err.paint(Tone::Faint, &tame(&text));
                 err.line(&text)?;
             }
             Some(Said::Silence(text)) if printer.printed() == 0 => Out::stderr().line(&text)?,

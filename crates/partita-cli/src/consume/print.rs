@@ -8,6 +8,7 @@ use partita_core::model::{Event, PartitionId};
 use super::{Args, Form};
 use crate::Failure;
 use crate::events::{Shown, Template, escaped};
+use crate::output::steers;
 
 /// How much is gathered before it is written.
 const BUFFER_BYTES: usize = 64 << 10;
@@ -62,9 +63,10 @@ impl Printer {
                 None => serde_json::to_writer(&mut self.buffer, &Shown::of(partition, event))
                     .map_err(|error| Failure::Run(format!("an event is no JSON: {error}")))?,
             }
-            // JSON escapes by itself.
-            if self.is_terminal && self.template.is_some() {
-                self.tame(begin);
+            match &self.template {
+                Some(_) if self.is_terminal => self.tame(begin),
+                None if self.is_terminal => self.tame_json(begin),
+                _ => {}
             }
             self.buffer.push(b'\n');
             self.printed += 1;
@@ -76,10 +78,24 @@ impl Printer {
         Ok(())
     }
 
+    /// The same for JSON, whose own escapes leave some letters alone. Those stand in its texts only.
+    fn tame_json(&mut self, begin: usize) {
+        let line = String::from_utf8_lossy(&self.buffer[begin..]).into_owned();
+        if line.chars().any(steers) {
+            self.buffer.truncate(begin);
+            for letter in line.chars() {
+                match steers(letter) {
+                    true => self.buffer.extend(format!("\\u{:04x}", u32::from(letter)).bytes()),
+                    false => self.buffer.extend(letter.encode_utf8(&mut [0; 4]).bytes()),
+                }
+            }
+        }
+    }
+
     /// Replaces what would steer a terminal, from a place in the buffer on. A template's own line feeds stay.
     fn tame(&mut self, begin: usize) {
         let line = String::from_utf8_lossy(&self.buffer[begin..]).into_owned();
-        if line.chars().any(|letter| letter.is_control() && letter != '\t' && letter != '\n') {
+        if line.chars().any(|letter| steers(letter) && letter != '\t' && letter != '\n') {
             let mut tame = String::with_capacity(line.len() + 16);
             for (at, part) in line.split('\n').enumerate() {
                 if at > 0 {

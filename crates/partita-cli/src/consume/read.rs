@@ -1,12 +1,13 @@
 //! Reads a partition and hands its events over; begins again where it was after the hub was away.
 
+use std::error::Error;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use partita_core::model::{ConsumerGroup, Event, PartitionId, Position};
 use partita_core::source::{EventSource, PartitionReader, ReadRequest, SourceError, SourceErrorKind};
-use partita_sources::eventhubs::EventHubsSource;
+use partita_sources::eventhubs::{EventHubsError, EventHubsSource};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
@@ -61,8 +62,16 @@ impl Follow {
             prefetch_events: PREFETCH_EVENTS,
             prefetch_bytes: PREFETCH_BYTES,
         };
-        let reader = source.open(request.clone()).await?;
-        Ok(Self { source, request, reader, last })
+        let give_up = Instant::now() + AWAY_TIME_MAX;
+        loop {
+            match source.open(request.clone()).await {
+                Ok(reader) => return Ok(Self { source, request, reader, last }),
+                Err(error) if is_busy(&error) && Instant::now() < give_up => {
+                    tokio::time::sleep(AWAY_PAUSE).await;
+                }
+                Err(error) => return Err(error),
+            }
+        }
     }
 
     pub(crate) fn partition(&self) -> &PartitionId {
@@ -133,4 +142,10 @@ impl Follow {
             }
         }
     }
+}
+
+/// Whether the hub asks to come back later. One that does not answer at all is told at once.
+fn is_busy(error: &SourceError) -> bool {
+    let inner = error.source().and_then(|inner| inner.downcast_ref::<EventHubsError>());
+    inner.and_then(EventHubsError::condition) == Some("com.microsoft:server-busy")
 }

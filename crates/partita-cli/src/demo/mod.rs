@@ -64,7 +64,8 @@ consumer group of its own, and the counts come from it:
   events_per_second      handled, from the first call to the last
 
 On a directory with events of former runs, those of events (the first five)
-cover all runs, the others this one. Each processor writes down what it
+cover all runs, as far as the hub still holds their events (it keeps those of
+a run and 256 MiB of earlier ones), the others this one. Each processor writes down what it
 handled, so a demo that was killed is counted with the next one.
 
 On a terminal the demo is a picture, and keys add, remove, kill, freeze and

@@ -97,9 +97,10 @@ impl Report {
                 .collect(),
         };
         if self.duplicated_by_crash > 0 {
-            let crash = if self.crashes <= 1 { "the crash" } else { "crashes" };
             let again = were(self.duplicated_by_crash);
-            lines.push(format!("{again} handled again after {crash}: done, but not yet checkpointed."));
+            lines.push(format!(
+                "{again} handled again after a crash or a freeze: done, but not yet checkpointed."
+            ));
         }
         lines
     }

@@ -202,7 +202,7 @@ pub(crate) fn escaped(text: &str, out: &mut String) {
     for letter in text.chars() {
         match letter {
             '\t' => out.push('\t'),
-            letter if letter.is_control() => out.extend(letter.escape_default()),
+            letter if crate::output::steers(letter) => out.extend(letter.escape_default()),
             letter => out.push(letter),
         }
     }

@@ -47,6 +47,12 @@ impl StoreUrl {
                 path.display()
             )));
         }
+        if std::fs::metadata(path).is_ok_and(|file| file.is_file() && file.len() == 0) {
+            return Err(Failure::Usage(format!(
+                "the store at {} is empty: no processor used it yet",
+                path.display()
+            )));
+        }
         match SqliteStore::open(path) {
             Ok(store) => Ok(Arc::new(store)),
             Err(error) => Err(Failure::Usage(error.to_string())),

@@ -47,7 +47,7 @@ pub(crate) struct Args {
     #[arg(long, short, value_name = "FILE", conflicts_with = "body", help_heading = "Input")]
     file: Option<PathBuf>,
 
-    /// Reads no lines: sends this text, --count times. {n} becomes the number of the event, from 0
+    /// Reads no lines: sends this text, --count times; an n in braces in it becomes the number of the event, from 0
     #[arg(long, value_name = "TEXT", conflicts_with = "jsonl", help_heading = "Input")]
     body: Option<String>,
 

@@ -69,7 +69,7 @@ pub(crate) async fn print(
             out.line(&format!("Sent {} to {hub}{speed}:", counted(sent, "event")))?;
             table::print(out, &COLUMNS, rows.iter().map(|(lane, numbers)| row(lane, *numbers)).collect())?;
             if rows.iter().any(|(_, numbers)| matches!(numbers, Numbers::Within(..))) {
-                out.line("Where it says ~, others sent, too: the numbers are within these.")?;
+                out.line("Where it says ~, the numbers are within these: others sent, too, or events were sent again after a lost answer.")?;
             }
         }
     }
@@ -91,7 +91,9 @@ fn said(numbers: Numbers) -> String {
     match numbers {
         Numbers::These(first, last) if first == last => format!(", number {first}"),
         Numbers::These(first, last) => format!(", numbers {first} to {last}"),
-        Numbers::Within(first, last) => format!(", numbers within {first} to {last}, as others sent, too"),
+        Numbers::Within(first, last) => format!(
+            ", numbers within {first} to {last}: others sent, too, or events were sent again after a lost answer"
+        ),
         Numbers::Unknown => String::new(),
     }
 }

@@ -26,6 +26,20 @@ pub(crate) struct Ready {
 pub(crate) struct ReadyFile(PathBuf);
 
 impl ReadyFile {
+    /// Whether the place is free, or holds what a former run left; anything else is somebody's.
+    pub(crate) fn check(path: &Path) -> Result<(), String> {
+        let content = match std::fs::read(path) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+            content => content.map_err(|error| format!("cannot read {}: {error}", path.display()))?,
+        };
+        let ours = serde_json::from_slice(&content)
+            .is_ok_and(|json: serde_json::Value| json.get("connection_string").is_some());
+        match content.is_empty() || ours {
+            true => Ok(()),
+            false => Err(format!("{} holds something else: choose another --ready-file", path.display())),
+        }
+    }
+
     /// Removes what a former run left: nobody shall take it for this one's.
     pub(crate) fn clear(path: &Path) -> Result<(), String> {
         match std::fs::remove_file(path) {

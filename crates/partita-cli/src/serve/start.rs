@@ -33,11 +33,14 @@ pub(crate) async fn serve(plan: Plan) -> Result<ExitCode, Failure> {
     let began = Instant::now();
     let mut out = if plan.quiet { Out::nowhere() } else { Out::stderr() };
     if let Some(path) = &plan.ready_file {
-        ReadyFile::clear(path).map_err(Failure::Usage)?;
+        ReadyFile::check(path).map_err(Failure::Usage)?;
     }
     // Ports before data: a second start by mistake finds out before it touches anything.
     let ports = Ports::bind(&plan).await.map_err(Failure::Listen)?;
     let broker = Arc::new(open(&plan, &mut out)?);
+    if let Some(path) = &plan.ready_file {
+        ReadyFile::clear(path).map_err(Failure::Usage)?;
+    }
     hubs::make(&broker, &plan)?;
     let certificate = Certificate::of(&plan)?;
 

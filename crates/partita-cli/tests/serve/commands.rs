@@ -29,7 +29,7 @@ fn hubs_and_groups_are_made_shown_changed_and_deleted() {
         "Made hub orders with 2 partitions.\n"
     );
     fails(&hub, &["hub", "create", "orders"], 1, "hub 'orders' already exists");
-    fails(&hub, &["hub", "create", "a/b"], 1, "'a/b' is no name for a hub or group");
+    fails(&hub, &["hub", "create", "a/b"], 2, "'a/b' is no name for a hub or group");
 
     let list = hub.says(&["hub", "list"]);
     let mut lines = list.lines();
@@ -55,10 +55,10 @@ fn hubs_and_groups_are_made_shown_changed_and_deleted() {
     fails(
         &hub,
         &["hub", "group", "delete", "orders", "billing"],
-        1,
+        7,
         "hub 'orders' has no consumer group 'billing'",
     );
-    fails(&hub, &["hub", "group", "delete", "orders", "$Default"], 1, "belongs to every hub");
+    fails(&hub, &["hub", "group", "delete", "orders", "$Default"], 2, "belongs to every hub");
     let changed = json(&hub, &["hub", "change", "orders", "-p", "5", "--retention", "90m"]);
     assert_eq!((&changed["partition_count"], &changed["retention_seconds"]), (&json!(5), &json!(5_400)));
     assert_eq!(changed["consumer_groups"], json!(["$Default", "audit"]));
@@ -66,7 +66,7 @@ fn hubs_and_groups_are_made_shown_changed_and_deleted() {
     fails(&hub, &["hub", "change", "orders"], 2, "say what is to change");
 
     assert_eq!(hub.says(&["hub", "delete", "orders"]), "Deleted hub orders.\n");
-    fails(&hub, &["hub", "describe", "orders"], 1, "there is no hub 'orders'");
+    fails(&hub, &["hub", "describe", "orders"], 7, "there is no hub 'orders'");
     hub.says(&["hub", "delete", "eh1"]);
     assert_eq!(hub.says(&["hub", "list"]), "There is no hub: make one with 'partita hub create NAME'.\n");
     assert_eq!(json(&hub, &["hub", "list"]), json!({"hubs": []}));
@@ -108,9 +108,9 @@ fn faults_are_added_listed_and_removed() {
     );
     assert_eq!(json(&hub, &["fault", "list"])["faults"][1]["delay_ms"], 250);
     hub.says(&["fault", "remove", "2"]);
-    fails(&hub, &["fault", "remove", "2"], 1, "there is no fault 2");
-    fails(&hub, &["fault", "busy", "--hub", "none"], 1, "there is no hub 'none'");
-    fails(&hub, &["fault", "busy", "--hub", "eh1", "--partition", "4"], 1, "has no partition 4");
+    fails(&hub, &["fault", "remove", "2"], 7, "there is no fault 2");
+    fails(&hub, &["fault", "busy", "--hub", "none"], 7, "there is no hub 'none'");
+    fails(&hub, &["fault", "busy", "--hub", "eh1", "--partition", "4"], 7, "has no partition 4");
     hub.says(&["fault", "clear"]);
     assert_eq!(hub.says(&["fault", "list"]), "There is no fault.\n");
 }

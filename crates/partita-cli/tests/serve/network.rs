@@ -117,7 +117,7 @@ fn a_key_of_ones_own_is_needed_and_never_shown() {
     let hub = Hub::start_in(dir, &["--memory", "--listen", "0.0.0.0", "--key-file", &key, "-vv"]);
     let refused = hub.command(&["hub", "list"]);
     let said = text(&refused.stderr);
-    assert_eq!(refused.status.code(), Some(2), "{said}");
+    assert_eq!(refused.status.code(), Some(6), "{said}");
     assert!(said.contains("does not let you") && said.contains("--key-file"), "{said}");
     hub.says(&["hub", "list", "--key-file", &key]);
     assert!(hub.ready["connection_string"].as_str().unwrap().contains("SharedAccessKey=v3ry-s3cret;"));

@@ -17,7 +17,7 @@ use super::Plan;
 use super::board::Board;
 use super::script::Action;
 use super::show::Order;
-use super::world::World;
+use super::world::{HUB, World};
 
 /// How many notes are kept.
 const NOTES_MAX: usize = 64;
@@ -44,7 +44,8 @@ struct Note {
 #[derive(Debug, Default)]
 struct Picture {
     title: String,
-    place: String,
+    /// Where things are, in more and in fewer words.
+    places: Vec<String>,
     board: Board,
     /// The newest first.
     notes: VecDeque<Note>,
@@ -69,10 +70,14 @@ impl Screen {
     pub(crate) fn begin(&mut self, plan: &Plan, world: &World, port: u16) -> io::Result<()> {
         self.picture.title = "Partita demo".to_owned();
         self.picture.board.length = plan.length;
-        self.picture.place = match world.is_kept() {
-            true => format!("data in {}, hub on localhost:{port}", world.data.display()),
-            false => format!("data in memory, hub on localhost:{port}"),
+        let data = match world.is_kept() {
+            true => format!("data in {}", world.data.display()),
+            false => "data in memory".to_owned(),
         };
+        self.picture.places =
+            vec![format!("{data}, hub {HUB} on localhost:{port}"), format!("hub on localhost:{port}")];
+        let steps: Vec<String> = plan.script.steps().iter().map(ToString::to_string).collect();
+        self.picture.add(Duration::ZERO, format!("the script: {}", steps.join(" ")), false);
         if world.former.runs > 0 {
             self.picture.add(Duration::ZERO, format!("resuming: {} events behind", world.behind), false);
         }

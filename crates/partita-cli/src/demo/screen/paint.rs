@@ -52,7 +52,8 @@ pub(super) fn paint(picture: &Picture, frame: &mut Frame<'_>) {
         Constraint::Length(1),
     ])
     .areas(area);
-    frame.render_widget(Paragraph::new(headline(picture, area.width)), title);
+    let hidden = board.rows.len().saturating_sub(layout.partitions());
+    frame.render_widget(Paragraph::new(headline(picture, area.width, hidden)), title);
     paint_partitions(board, layout, frame, partitions);
     paint_workers(picture, frame, workers);
     if layout.side_by_side {
@@ -73,20 +74,27 @@ pub(super) fn paint(picture: &Picture, frame: &mut Frame<'_>) {
     frame.render_widget(Paragraph::new(Line::from(keys_line)), keys);
 }
 
-fn headline(picture: &Picture, width: u16) -> Line<'static> {
+fn headline(picture: &Picture, width: u16, hidden: usize) -> Line<'static> {
     let board = &picture.board;
     let time = if board.at > board.length { board.length } else { board.at };
     let facts = format!(
-        "   {} of {}   {} events/s   lag {}",
+        "  {} of {}  {} events/s  lag {}",
         Time(Duration::from_secs(time.as_secs())),
         Time(board.length),
         grouped(board.events_per_second()),
         grouped(board.lag()),
     );
     let mut spans = vec![Span::styled(picture.title.clone(), colour(bold(), Color::Cyan)), Span::raw(facts)];
+    if hidden > 0 {
+        spans.push(Span::styled(format!("  +{hidden} not shown"), bad()));
+        return Line::from(spans);
+    }
     let used: usize = spans.iter().map(|span| span.content.chars().count()).sum();
-    if used + picture.place.len() + 3 <= usize::from(width) {
-        spans.push(Span::styled(format!("   {}", picture.place), faint()));
+    for place in &picture.places {
+        if used + place.len() + 2 <= usize::from(width) {
+            spans.push(Span::styled(format!("  {place}"), faint()));
+            break;
+        }
     }
     Line::from(spans)
 }
@@ -102,13 +110,6 @@ fn paint_partitions(board: &Board, layout: Layout, frame: &mut Frame<'_>, area: 
         let mut lines = vec![Line::styled(heading, bold())];
         lines.extend(rows.iter().map(partition));
         frame.render_widget(Paragraph::new(lines), column);
-    }
-    let hidden = board.rows.len().saturating_sub(layout.partitions());
-    if hidden > 0 {
-        let text = format!("{hidden} more: make the terminal larger");
-        let width = (text.len() as u16).min(area.width);
-        let corner = Rect { x: area.right() - width, y: area.bottom().saturating_sub(1), width, height: 1 };
-        frame.render_widget(Paragraph::new(Line::styled(text, bad())), corner);
     }
 }
 
@@ -148,7 +149,7 @@ fn paint_workers(picture: &Picture, frame: &mut Frame<'_>, area: Rect) {
         format!("  {:<10}{:>10}  {:<18}{:>8}{:>9}  state", "processor", "partitions", "", "ev/s", "lag");
     let mut lines = vec![Line::styled(heading, bold())];
     let room = usize::from(area.height.saturating_sub(1));
-    let shown = if board.workers.len() > room { room.saturating_sub(1) } else { room };
+    let shown = if board.workers.len() > room { room.saturating_sub(1).max(1) } else { room };
     // The one that is chosen stays in sight.
     let chosen = board.workers.iter().position(|worker| Some(&worker.id) == picture.chosen.as_ref());
     let first = chosen.map_or(0, |at| (at + 1).saturating_sub(shown.max(1)));
@@ -160,7 +161,7 @@ fn paint_workers(picture: &Picture, frame: &mut Frame<'_>, area: Rect) {
             .take(shown)
             .map(|worker| processor(worker, board.rows.len(), picture.chosen.as_ref())),
     );
-    if board.workers.len() > room {
+    if board.workers.len() > room && room > 1 {
         lines.push(Line::styled(format!("  and {} more", board.workers.len() - shown), faint()));
     }
     frame.render_widget(Paragraph::new(lines), area);
@@ -257,7 +258,10 @@ mod tests {
         });
         let mut picture = Picture {
             title: "Partita demo".into(),
-            place: "data in partita-demo, hub on localhost:41234".into(),
+            places: vec![
+                "data in partita-demo, hub homes on localhost:41234".into(),
+                "hub on localhost:41234".into(),
+            ],
             board: Board {
                 at: Duration::from_secs(7),
                 length: Duration::from_secs(20),
@@ -285,7 +289,7 @@ mod tests {
         let lines = drawn(&picture(16, 4), 80, 24);
         let text = lines.join("\n");
         for part in [
-            "Partita demo   7s of 20s   20,000 events/s",
+            "Partita demo  7s of 20s  20,000 events/s  lag 375,296  hub on localhost:41234",
             "part owner     epoch   ev/s    lag ckpt part",
             "   0 home-1       12  1,250 23,456 0.7s    8",
             "   5 nobody",
@@ -306,7 +310,7 @@ mod tests {
     #[test]
     fn what_does_not_fit_is_said() {
         let text = drawn(&picture(1_024, 40), 80, 24).join("\n");
-        assert!(text.contains("more: make the terminal larger"), "{text}");
+        assert!(text.contains("not shown"), "{text}");
         assert!(text.contains("and 3"), "{text}");
     }
 

@@ -239,7 +239,8 @@ async fn connect(config: &Config) -> Result<Handle, EventHubsError> {
     let options = Options {
         hostname: Some(config.host.as_str().into()),
         idle_timeout: config.idle_timeout,
-        handshake_timeout: config.connect_time_max,
+        // The time for all of it, transport included, ends before.
+        handshake_timeout: 2 * config.connect_time_max,
         limits: Limits {
             message_bytes_max: MESSAGE_BYTES_MAX,
             reassembly_bytes_max: 4 * MESSAGE_BYTES_MAX as usize,

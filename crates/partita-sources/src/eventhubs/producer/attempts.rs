@@ -10,6 +10,9 @@ use crate::eventhubs::EventHubsError;
 const PAUSE_MIN: Duration = Duration::from_millis(200);
 const PAUSE_MAX: Duration = Duration::from_secs(10);
 
+/// A hub that says it is busy is waited for this long, however few attempts there are: it asks for some seconds itself.
+const BUSY_TIME_MAX: Duration = Duration::from_secs(30);
+
 /// When to stop trying.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Patience {
@@ -34,13 +37,14 @@ pub(super) struct Attempts {
     patience: Patience,
     /// How long each may take.
     time_max: Duration,
+    began: Instant,
     made: u32,
     uncertain: bool,
 }
 
 impl Attempts {
     pub(super) fn new(patience: Patience, time_max: Duration) -> Self {
-        Self { patience, time_max, made: 0, uncertain: false }
+        Self { patience, time_max, began: Instant::now(), made: 0, uncertain: false }
     }
 
     /// Makes an attempt; `None`, after a pause, if another one is to be made. What may have happened in any attempt may have
@@ -59,7 +63,9 @@ impl Attempts {
             Err(error) => error,
         };
         self.uncertain |= error.may_have_happened();
-        if !error.is_retriable() || self.patience.has_ended(self.made) {
+        let is_busy = error.condition() == Some("com.microsoft:server-busy");
+        let waited_for = is_busy && self.began.elapsed() < BUSY_TIME_MAX;
+        if !error.is_retriable() || (self.patience.has_ended(self.made) && !waited_for) {
             return Some(Err(if self.uncertain { error.uncertain() } else { error }));
         }
         let pause = PAUSE_MIN.saturating_mul(1 << (self.made - 1).min(10)).min(PAUSE_MAX);
