@@ -108,11 +108,11 @@ fn write_proof(file: &Path, result: &Value, chaos: &Chaos) {
     let rows = [
         ("kills survived", result["crashes"].to_string()),
         ("freezes of 7 s survived", chaos.freezes.to_string()),
-        ("events produced", result["produced"].to_string()),
-        ("events handled", result["processed"].to_string()),
+        ("events produced", grouped(&result["produced"])),
+        ("events handled", grouped(&result["processed"])),
         ("events lost", result["lost"].to_string()),
         ("events handled again, planned moves", result["duplicated_by_handoff"].to_string()),
-        ("events handled again, after kills and freezes", result["duplicated_by_crash"].to_string()),
+        ("events handled again, after kills and freezes", grouped(&result["duplicated_by_crash"])),
         ("hand-offs", result["handoffs"].to_string()),
         ("hand-off, nobody reads: p50 / p99", gap("handoff_gap_ms")),
         ("owner lost, nobody reads: p50 / p99", gap("failover_gap_ms")),
@@ -123,4 +123,11 @@ fn write_proof(file: &Path, result: &Value, chaos: &Chaos) {
     let (_, after) = rest.split_once(&end).expect("the mark where figures end");
     let text = format!("{before}{begin}\n| what | figure |\n| --- | ---: |\n{table}{end}{after}");
     std::fs::write(file, text).expect("the document can be written");
+}
+
+/// A number with its thousands set apart.
+fn grouped(number: &Value) -> String {
+    let digits = number.to_string();
+    let groups: Vec<&[u8]> = digits.as_bytes().rchunks(3).rev().collect();
+    String::from_utf8(groups.join(&b',')).expect("digits")
 }
