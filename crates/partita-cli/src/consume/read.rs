@@ -147,5 +147,5 @@ impl Follow {
 /// Whether the hub asks to come back later. One that does not answer at all is told at once.
 fn is_busy(error: &SourceError) -> bool {
     let inner = error.source().and_then(|inner| inner.downcast_ref::<EventHubsError>());
-    inner.and_then(EventHubsError::condition) == Some("com.microsoft:server-busy")
+    inner.is_some_and(EventHubsError::is_busy)
 }

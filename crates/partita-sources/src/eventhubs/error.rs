@@ -8,6 +8,7 @@ use partita_amqp::performative::{self, condition};
 use partita_core::source::{SourceError, SourceErrorKind};
 
 const ARGUMENT_ERROR: &str = "com.microsoft:argument-error";
+const SERVER_BUSY: &str = "com.microsoft:server-busy";
 const OUT_OF_RANGE: &str = "com.microsoft:argument-out-of-range";
 const ENTITY_DISABLED: &str = "com.microsoft:entity-disabled";
 const PRODUCER_STOLEN: &str = "com.microsoft:producer-epoch-stolen";
@@ -94,6 +95,11 @@ impl EventHubsError {
     /// Whether what was asked for may have happened all the same: the hub had it, and no answer came.
     pub fn may_have_happened(&self) -> bool {
         self.uncertain
+    }
+
+    /// Whether the hub asks to come back in some seconds.
+    pub fn is_busy(&self) -> bool {
+        self.condition() == Some(SERVER_BUSY)
     }
 
     /// The hub's own word for it, such as `amqp:not-found`, if it was the hub that said no.

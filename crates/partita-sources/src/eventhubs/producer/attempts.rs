@@ -63,8 +63,7 @@ impl Attempts {
             Err(error) => error,
         };
         self.uncertain |= error.may_have_happened();
-        let is_busy = error.condition() == Some("com.microsoft:server-busy");
-        let waited_for = is_busy && self.began.elapsed() < BUSY_TIME_MAX;
+        let waited_for = error.is_busy() && self.began.elapsed() < BUSY_TIME_MAX;
         if !error.is_retriable() || (self.patience.has_ended(self.made) && !waited_for) {
             return Some(Err(if self.uncertain { error.uncertain() } else { error }));
         }
@@ -101,6 +100,16 @@ mod tests {
             (Duration::from_millis(1_050)..=Duration::from_millis(1_500)).contains(&pauses),
             "{pauses:?}"
         );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_busy_hub_is_waited_for_however_few_attempts_there_are() {
+        let busy = partita_amqp::performative::Error::new("com.microsoft:server-busy", "come back later");
+        let busy = EventHubsError::of_peer("the link", Some(&busy));
+        let began = Instant::now();
+        let (calls, error) = run(Patience::Attempts(2), &[busy]).await;
+        assert!(calls > 2 && error.is_busy(), "{calls} calls: {error}");
+        assert!((30..=45).contains(&began.elapsed().as_secs()), "{:?}", began.elapsed());
     }
 
     #[tokio::test(start_paused = true)]
