@@ -4,6 +4,7 @@ macro_rules! counts {
     ($($field:ident: $name:literal,)*) => {
         /// What happened, counted.
         #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+        #[cfg_attr(feature = "cli", derive(serde::Serialize, serde::Deserialize))]
         #[allow(missing_docs)] // The names say it.
         pub struct Counts { $(pub $field: u64,)* }
 

@@ -9,6 +9,10 @@ use clap::Parser;
 use indicatif::{ProgressBar, ProgressStyle};
 use partita_sim::{Summary, Theme, World, run_all};
 
+mod kept;
+
+use kept::Kept;
+
 /// Simulates fleets of processors with faults, one fleet per seed, and checks the invariants at every step.
 #[derive(Parser)]
 #[command(version)]
@@ -35,13 +39,22 @@ struct Args {
     /// Fails if some kind of fault never happened.
     #[arg(long)]
     complete: bool,
+    /// Keeps what is done in this file, and goes on from there when the same command is given again: for hours of seeds.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["trace", "planted"])]
+    keep: Option<PathBuf>,
     /// Writes the figures into this Markdown file, between its marks for them.
     #[arg(long, value_name = "FILE")]
     write: Option<PathBuf>,
 }
 
-fn main() -> io::Result<ExitCode> {
-    let args = Args::parse();
+fn main() -> ExitCode {
+    run_program(&Args::parse()).unwrap_or_else(|error| {
+        eprintln!("partita-sim: {error}");
+        ExitCode::FAILURE
+    })
+}
+
+fn run_program(args: &Args) -> io::Result<ExitCode> {
     let mut out = io::stdout().lock();
     let theme = match args.theme.as_deref() {
         None => None,
@@ -56,14 +69,14 @@ fn main() -> io::Result<ExitCode> {
         },
     };
     if let Some(bug) = &args.planted {
-        return planted::hunt(&args, bug, theme, &mut out);
+        return planted::hunt(args, bug, theme, &mut out);
     }
     let world = |seed| match theme {
         Some(theme) => World::of(theme, seed),
         None => World::seeded(seed),
     };
-    let summary = if args.trace { trace(&args, world, &mut out)? } else { run(&args, world) };
-    report(&args, theme, &summary, &mut out)
+    let summary = if args.trace { trace(args, world, &mut out)? } else { run(args, theme, world)? };
+    report(args, theme, &summary, &mut out)
 }
 
 fn report(
@@ -115,17 +128,32 @@ fn trace(args: &Args, world: impl Fn(u64) -> World, out: &mut impl Write) -> io:
     Ok(summary)
 }
 
+/// How many seeds are run between two writes of what is kept.
+const SEEDS_PER_WRITE: u64 = 100;
+
 /// All seeds, with a bar.
-fn run(args: &Args, world: impl Fn(u64) -> World + Sync) -> Summary {
+fn run(args: &Args, theme: Option<Theme>, world: impl Fn(u64) -> World + Sync) -> io::Result<Summary> {
+    let mut kept = match &args.keep {
+        Some(file) => Kept::open(file, args.seed, theme)?,
+        None => Kept::nowhere(),
+    };
+    let at_a_time = if args.keep.is_some() { SEEDS_PER_WRITE } else { args.count };
     let bar = progress(args.count);
-    let summary = run_all(args.seed, args.count, args.jobs, world, |report| {
-        if let Some(failure) = report.failure() {
-            bar.println(format!("seed {}: {failure}", report.seed));
-        }
-        bar.inc(1);
-    });
+    bar.set_position(kept.summary().seeds.min(args.count));
+    bar.reset_eta();
+    while kept.summary().seeds < args.count {
+        let done = kept.summary().seeds;
+        let first = args.seed.saturating_add(done);
+        let summary = run_all(first, at_a_time.min(args.count - done), args.jobs, &world, |report| {
+            if let Some(failure) = report.failure() {
+                bar.println(format!("seed {}: {failure}", report.seed));
+            }
+            bar.inc(1);
+        });
+        kept.add(summary)?;
+    }
     bar.finish_and_clear();
-    summary
+    Ok(kept.into_summary())
 }
 
 fn progress(count: u64) -> ProgressBar {

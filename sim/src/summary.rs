@@ -12,7 +12,8 @@ use crate::world::Report;
 const GAP_MS_MAX: usize = 60_000;
 
 /// Times in whole milliseconds, counted.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, PartialEq, Debug, Default)]
+#[cfg_attr(feature = "cli", derive(serde::Serialize, serde::Deserialize))]
 struct Gaps {
     by_ms: Vec<u64>,
     count: u64,
@@ -28,6 +29,14 @@ impl Gaps {
         self.count += 1;
     }
 
+    fn merge(&mut self, other: &Self) {
+        if self.by_ms.len() < other.by_ms.len() {
+            self.by_ms.resize(other.by_ms.len(), 0);
+        }
+        self.by_ms.iter_mut().zip(&other.by_ms).for_each(|(count, more)| *count += more);
+        self.count += other.count;
+    }
+
     /// The least time that so many in a hundred do not exceed, in milliseconds.
     fn percentile(&self, percent: u64) -> usize {
         let wanted = (self.count * percent).div_ceil(100);
@@ -41,7 +50,8 @@ impl Gaps {
 }
 
 /// What many worlds came to.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, PartialEq, Debug, Default)]
+#[cfg_attr(feature = "cli", derive(serde::Serialize, serde::Deserialize))]
 pub struct Summary {
     /// How many worlds were run.
     pub seeds: u64,
@@ -81,6 +91,21 @@ impl Summary {
             Some(Theme::Crashes) => report.failover_gaps.iter().for_each(|gap| self.failover_gaps.add(*gap)),
             _ => {}
         }
+    }
+
+    /// Adds what other worlds came to, which were run after these.
+    pub fn merge(&mut self, other: Self) {
+        self.seeds += other.seeds;
+        self.counts.add(&other.counts);
+        self.simulated += other.simulated;
+        self.took += other.took;
+        self.failures.extend(other.failures);
+        self.failures.sort();
+        other.themes.into_iter().for_each(|(theme, count)| *self.themes.entry(theme).or_default() += count);
+        self.handoff_gaps.merge(&other.handoff_gaps);
+        self.failover_gaps.merge(&other.failover_gaps);
+        self.planned.0 += other.planned.0;
+        self.planned.1 += other.planned.1;
     }
 
     /// What never happened: a simulation in which a fault never happens proves nothing about it.
@@ -159,12 +184,28 @@ fn grouped(number: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::world::World;
 
     #[test]
     fn percentiles_are_the_least_time_that_enough_do_not_exceed() {
         let mut gaps = Gaps::default();
         (1..=100).for_each(|ms| gaps.add(Duration::from_millis(ms)));
         assert_eq!((gaps.percentile(50), gaps.percentile(99)), (50, 99));
+    }
+
+    #[test]
+    fn runs_added_up_are_one_run() {
+        let (mut parts, whole) = (Summary::default(), run(0, 12));
+        parts.merge(run(0, 5));
+        parts.merge(run(5, 7));
+        assert_eq!(parts, whole);
+        assert!(whole.handoff_gaps.count > 0 && whole.failover_gaps.count > 0, "nothing was compared");
+    }
+
+    fn run(first: u64, count: u64) -> Summary {
+        let world =
+            |seed: u64| World::of(if seed.is_multiple_of(2) { Theme::Planned } else { Theme::Crashes }, seed);
+        Summary { took: Duration::ZERO, ..crate::run_all(first, count, None, world, |_| {}) }
     }
 
     #[test]

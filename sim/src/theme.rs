@@ -12,6 +12,7 @@ macro_rules! themes {
     ($($theme:ident $name:literal $weight:literal: $what:literal,)*) => {
         /// What a world is about.
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+        #[cfg_attr(feature = "cli", derive(serde::Serialize, serde::Deserialize))]
         #[allow(missing_docs)] // `what` says it.
         pub enum Theme { $($theme,)* }
 
