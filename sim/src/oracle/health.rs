@@ -45,8 +45,17 @@ impl Oracle {
         (most - least > 1).then(|| format!("not balanced: {counts:?}"))
     }
 
+    /// The owner of a partition cannot read it, and leaves it alone for a while. It goes to another one, and balance may take
+    /// that the former owner gets one for it. What failed before the faults stopped may be known only now, after a slow call.
+    pub(crate) fn gives_up(&mut self, partition: &PartitionId) {
+        self.given_up.insert(partition.clone());
+        if let Some((needed, _)) = &mut self.arrivals {
+            *needed += 2;
+        }
+    }
+
     /// Counts arrivals from now on, against the least number that balance takes: partitions that nobody of the members
-    /// holds, those that were asked for, and what anybody has beyond its share.
+    /// holds, those that were asked for or are being given up, and what anybody has beyond its share.
     pub(crate) fn count_arrivals(&mut self, partitions: u32) {
         let members: BTreeSet<&Incarnation> = self.live.iter().collect();
         if members.is_empty() {
@@ -59,6 +68,9 @@ impl Oracle {
                 ownership.and_then(|known| known.owner.as_ref()).filter(|owner| members.contains(owner));
             let next = ownership.and_then(|known| known.next.as_ref()).filter(|next| members.contains(next));
             needed += usize::from(next.is_some() || owner.is_none());
+            if self.given_up.contains(&PartitionId::from(number)) {
+                needed += if next.is_none() && owner.is_some() { 2 } else { 1 };
+            }
             if let Some(holder) = next.or(owner) {
                 *held.entry(holder).or_default() += 1;
             }

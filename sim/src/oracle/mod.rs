@@ -118,6 +118,8 @@ pub(crate) struct Oracle {
     somebody_since: Instant,
     /// How long nobody read a partition that was handed over, and one whose owner was lost.
     pub(crate) gaps: (Vec<Duration>, Vec<Duration>),
+    /// Partitions whose owner cannot read them and leaves them to others, which have not got them yet.
+    given_up: BTreeSet<PartitionId>,
     calm: bool,
     /// When the store's clock last jumped.
     clock_jumped: Option<Instant>,
@@ -150,6 +152,7 @@ impl Oracle {
             unread_since: BTreeMap::new(),
             somebody_since: rules.start,
             gaps: (Vec::new(), Vec::new()),
+            given_up: BTreeSet::new(),
             calm: false,
             clock_jumped: None,
             arrivals: None,

@@ -147,8 +147,11 @@ impl Oracle {
             _ => &mut self.counts.releases,
         };
         *counter += 1;
-        if let (Some((_, arrived)), true) = (&mut self.arrivals, ownership.owner.is_some()) {
-            *arrived += 1;
+        if ownership.owner.is_some() {
+            self.given_up.remove(partition);
+            if let Some((_, arrived)) = &mut self.arrivals {
+                *arrived += 1;
+            }
         }
         self.require(epoch > old_epoch, || {
             format!("5: partition {partition} went to {to} without a higher epoch than {old_epoch}")
