@@ -49,7 +49,8 @@ struct Args {
 
 fn main() -> ExitCode {
     run_program(&Args::parse()).unwrap_or_else(|error| {
-        eprintln!("partita-sim: {error}");
+        // There is no better place to say it.
+        let _ = writeln!(io::stderr(), "partita-sim: {error}");
         ExitCode::FAILURE
     })
 }

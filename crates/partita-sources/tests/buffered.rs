@@ -143,6 +143,55 @@ async fn each_event_is_told_what_became_of_it() {
     assert_eq!(bodies(&served.client(), 0).await, [3]);
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn where_a_failure_stops_a_partition_the_hub_has_the_beginning_of_what_was_handed_over() {
+    let served = Served::new(2).await;
+    let hour = Duration::from_secs(3_600);
+    let builder = served.client().buffered_producer().linger(hour);
+    let producer = builder.idempotent_if_taken().stop_on_failure().build();
+    for n in 0..3 {
+        drop(hand_over(&producer, Route::partition(0), event(n)).await);
+    }
+    producer.flush().await.expect("sent");
+    let gone = || FaultKind::Detach { condition: "amqp:not-found".into(), description: "gone".into() };
+    let faults = served.server.faults();
+    // The link that it has is taken away, and the next one; then all would be well again.
+    faults.add(Fault { count: Some(2), role: FaultRole::Sender, partition: Some(0), ..Fault::new(gone()) });
+    let lost = hand_over(&producer, Route::partition(0), event(3)).await;
+    drop(hand_over(&producer, Route::partition(1), event(4)).await);
+    assert!(producer.flush().await.is_err());
+    assert!(lost.await.is_err());
+    let refused = producer.send(Route::partition(0), event(5)).await.expect_err("stopped");
+    assert!(refused.to_string().contains("gone"), "{refused}");
+    drop(hand_over(&producer, Route::partition(1), event(6)).await);
+    let outcomes = producer.outcomes();
+    producer.close().await.expect("the other partition goes on");
+    assert_eq!(
+        outcomes.iter().map(|of| (of.sent_events, of.failed_events)).collect::<Vec<_>>(),
+        [(3, 1), (1, 0)]
+    );
+    assert_eq!(bodies(&served.client(), 0).await, [0, 1, 2]);
+    assert_eq!(bodies(&served.client(), 1).await, [4, 6]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hub_that_takes_no_numbers_gets_the_events_without() {
+    let served = Served::new(1).await;
+    let refusal =
+        || FaultKind::Detach { condition: "amqp:not-allowed".into(), description: "no numbers".into() };
+    for (numbered, taken) in [(true, false), (false, true)] {
+        // It strikes the first link to the partition, which is the one that asks for numbers.
+        let fault =
+            Fault { count: Some(1), role: FaultRole::Sender, partition: Some(0), ..Fault::new(refusal()) };
+        served.server.faults().add(fault);
+        let builder = served.client().buffered_producer();
+        let builder = if numbered { builder.idempotent() } else { builder.idempotent_if_taken() };
+        let receipt = hand_over(&builder.build(), Route::partition(0), event(7)).await;
+        assert_eq!(receipt.await.is_ok(), taken, "whoever insists on numbers is told that there are none");
+    }
+    assert_eq!(bodies(&served.client(), 0).await, [7]);
+}
+
 /// What is done to a producer while it sends.
 async fn trouble(served: Served, proxy: Proxy) -> Served {
     for round in 0..3 {

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, IsTerminal};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -12,7 +12,6 @@ use partita_core::model::Event;
 use partita_sources::eventhubs::EncodedEvent;
 use tokio::sync::mpsc;
 
-use super::progress::Counts;
 use super::routing::Routing;
 use crate::Failure;
 use crate::events::{Line, Record};
@@ -80,7 +79,8 @@ pub(crate) struct Reading {
     pub(crate) rate: Option<f64>,
     pub(crate) properties: Vec<(String, String)>,
     pub(crate) routing: Routing,
-    pub(crate) counts: Arc<Counts>,
+    /// Grows as it is read.
+    pub(crate) read_bytes: Arc<AtomicU64>,
 }
 
 /// Why reading goes no further.
@@ -149,7 +149,7 @@ impl Reading {
                 let said = format!("line {}: it has more than {LINE_BYTES_MAX} bytes", number + 1);
                 return Err(Stop::Bad(said));
             }
-            self.counts.read_bytes.fetch_add(length as u64, Ordering::Relaxed);
+            self.read_bytes.fetch_add(length as u64, Ordering::Relaxed);
             input.consume(length);
             sink.flush()?;
         }
@@ -233,7 +233,7 @@ mod tests {
             rate: None,
             properties: Vec::new(),
             routing: Routing::of_test(4),
-            counts: Arc::default(),
+            read_bytes: Arc::default(),
         };
         let mut sink = Sink::new(&chunks, None);
         // A buffer of three bytes: lines span it in every way.

@@ -1,24 +1,25 @@
 //! `partita produce`: lines become events.
 
 mod input;
-mod lanes;
 mod progress;
 mod report;
 mod routing;
+mod sending;
 
 use std::io::{self, IsTerminal};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Instant;
 
 use partita_sources::eventhubs::EventHubs;
 use tokio::sync::mpsc;
 
 use self::input::{CHUNKS_MAX, Chunk, Reading, Source};
-use self::lanes::Lanes;
-use self::progress::{Counts, Progress};
+use self::progress::Progress;
 use self::routing::Routing;
+use self::sending::Sending;
 use crate::connection::{ConnectionArgs, HELP, runtime};
 use crate::output::Out;
 use crate::{Failure, interrupt};
@@ -120,8 +121,9 @@ async fn produce(args: Args, client: EventHubs, source: Source) -> Result<ExitCo
     if !args.quiet && source.is_terminal() {
         Out::stderr().line("Type a line per event; Ctrl-D ends.")?;
     }
-    let counts = Arc::new(Counts::default());
-    let progress = Progress::start(&args, &source, &counts);
+    let mut sending = Sending::new(client.clone(), partitions);
+    let read_bytes = Arc::new(AtomicU64::new(0));
+    let progress = Progress::start(&args, &source, sending.producer(), &read_bytes);
     let (chunks, read) = mpsc::channel(CHUNKS_MAX);
     let reading = Reading {
         source,
@@ -130,17 +132,16 @@ async fn produce(args: Args, client: EventHubs, source: Source) -> Result<ExitCo
         rate: args.rate,
         properties: args.properties.clone(),
         routing,
-        counts: Arc::clone(&counts),
+        read_bytes,
     };
     let (tell, end) = tokio::sync::oneshot::channel();
     std::thread::spawn(move || {
         let _ = tell.send(reading.run(&chunks));
     });
     let began = Instant::now();
-    let mut lanes = Lanes::new(client.clone(), partitions, Arc::clone(&counts));
-    let sent = send(&mut lanes, read).await;
+    let sent = send(&mut sending, read).await;
     // All that was taken is on its way: it is waited for, whatever happened.
-    let finished = lanes.finish().await;
+    let finished = sending.finish().await;
     progress.end();
     let took = began.elapsed();
     let said = match (sent, finished) {
@@ -150,7 +151,7 @@ async fn produce(args: Args, client: EventHubs, source: Source) -> Result<ExitCo
         (Ok(Ended::Interrupted), Ok(())) => Ok(()),
     };
     if !args.quiet {
-        report::print(&client, &lanes, &counts, took, &mut Out::stderr()).await?;
+        report::print(&client, &sending, took, &mut Out::stderr()).await?;
     }
     said.map(|()| ExitCode::SUCCESS)
 }
@@ -162,7 +163,7 @@ enum Ended {
     Interrupted,
 }
 
-async fn send(lanes: &mut Lanes, mut read: mpsc::Receiver<Chunk>) -> Result<Ended, Failure> {
+async fn send(sending: &mut Sending, mut read: mpsc::Receiver<Chunk>) -> Result<Ended, Failure> {
     let interrupted = interrupt::first();
     tokio::pin!(interrupted);
     loop {
@@ -170,12 +171,11 @@ async fn send(lanes: &mut Lanes, mut read: mpsc::Receiver<Chunk>) -> Result<Ende
         let chunk = tokio::select! {
             biased;
             () = &mut interrupted => return Ok(Ended::Interrupted),
-            chunk = lanes.wait(&mut read) => chunk,
+            chunk = read.recv() => chunk,
         };
         match chunk {
-            Some(Some(chunk)) => lanes.take(chunk).await?,
-            Some(None) => return Ok(Ended::Read),
-            None => lanes.flush().await?,
+            Some(chunk) => sending.take(chunk).await?,
+            None => return Ok(Ended::Read),
         }
     }
 }

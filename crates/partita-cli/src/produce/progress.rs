@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use partita_sources::eventhubs::BufferedProducer;
 use tokio::task::JoinHandle;
 
 use super::input::Source;
@@ -13,19 +14,16 @@ use crate::output::{grouped, has_colour};
 
 const REDRAW: Duration = Duration::from_millis(100);
 
-/// What was read and what the hub took.
-#[derive(Default, Debug)]
-pub(crate) struct Counts {
-    pub(crate) read_bytes: AtomicU64,
-    pub(crate) sent_events: AtomicU64,
-    pub(crate) sent_bytes: AtomicU64,
-}
-
 /// A bar on a terminal, elsewhere nothing.
 pub(crate) struct Progress(Option<(ProgressBar, JoinHandle<()>)>);
 
 impl Progress {
-    pub(crate) fn start(args: &Args, source: &Source, counts: &Arc<Counts>) -> Self {
+    pub(crate) fn start(
+        args: &Args,
+        source: &Source,
+        producer: &BufferedProducer,
+        read_bytes: &Arc<AtomicU64>,
+    ) -> Self {
         if !shows_progress(args, source) {
             return Self(None);
         }
@@ -44,13 +42,13 @@ impl Progress {
         if let Ok(style) = ProgressStyle::with_template(&template) {
             bar.set_style(style.progress_chars("━━─"));
         }
-        let (shown, counts) = (bar.clone(), Arc::clone(counts));
+        let (shown, producer, read_bytes) = (bar.clone(), producer.clone(), Arc::clone(read_bytes));
         let task = tokio::spawn(async move {
             let began = tokio::time::Instant::now();
             loop {
                 tokio::time::sleep(REDRAW).await;
-                let sent = counts.sent_events.load(Ordering::Relaxed);
-                let read = counts.read_bytes.load(Ordering::Relaxed);
+                let sent: u64 = producer.outcomes().iter().map(|of| of.sent_events).sum();
+                let read = read_bytes.load(Ordering::Relaxed);
                 shown.set_position(if events.is_some() { sent } else { read });
                 let rate = sent as f64 / began.elapsed().as_secs_f64();
                 shown.set_message(format!("{} events sent, {}/s", grouped(sent), grouped(rate as u64)));

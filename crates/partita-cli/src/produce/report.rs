@@ -1,19 +1,17 @@
 //! Where the events went.
 
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use partita_core::model::LastEnqueued;
 use partita_sources::eventhubs::EventHubs;
 
-use super::lanes::{Lane, Lanes};
-use super::progress::Counts;
+use super::sending::{Sending, Sent};
 use crate::Failure;
 use crate::output::{Out, counted, grouped};
 use crate::table;
 use crate::units::Size;
 
-/// What a lane's events are numbered.
+/// What a partition's events are numbered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Numbers {
     /// From the first to the last.
@@ -37,19 +35,23 @@ fn numbers(before: Option<&LastEnqueued>, after: Option<&LastEnqueued>, sent: u6
 /// Says what was sent and where it is.
 pub(crate) async fn print(
     client: &EventHubs,
-    lanes: &Lanes,
-    counts: &Counts,
+    sending: &Sending,
     took: Duration,
     out: &mut Out,
 ) -> Result<(), Failure> {
     let mut rows = Vec::new();
-    for lane in lanes.used() {
-        let after = client.partition(&lane.partition).await.ok().map(|properties| properties.end);
-        rows.push((lane, numbers(lane.before.as_ref(), after.as_ref(), lane.sent)));
+    for sent in sending.sent() {
+        let after = client.partition(&sent.partition).await.ok().map(|properties| properties.end);
+        let numbers = numbers(sent.before.as_ref(), after.as_ref(), sent.events);
+        rows.push((sent, numbers));
     }
-    let sent: u64 = rows.iter().map(|(lane, _)| lane.sent).sum();
+    let (mut sent, mut bytes) = (0, 0);
+    for (part, _) in &rows {
+        sent += part.events;
+        bytes += part.bytes;
+    }
     let hub = client.hub();
-    let size = Size(counts.sent_bytes.load(Ordering::Relaxed));
+    let size = Size(bytes);
     let rate = (sent as f64 / took.as_secs_f64().max(0.001)) as u64;
     let speed = match sent {
         0..=99 => String::new(),
@@ -57,17 +59,17 @@ pub(crate) async fn print(
     };
     match rows.as_slice() {
         [] => out.line(&format!("Sent no events to {hub}."))?,
-        [(lane, numbers)] => {
+        [(part, numbers)] => {
             let events = counted(sent, "event");
             out.line(&format!(
                 "Sent {events} to partition {} of {hub}{speed}{}.",
-                lane.partition,
+                part.partition,
                 said(*numbers)
             ))?;
         }
         rows => {
             out.line(&format!("Sent {} to {hub}{speed}:", counted(sent, "event")))?;
-            table::print(out, &COLUMNS, rows.iter().map(|(lane, numbers)| row(lane, *numbers)).collect())?;
+            table::print(out, &COLUMNS, rows.iter().map(|(part, numbers)| row(part, *numbers)).collect())?;
             if rows.iter().any(|(_, numbers)| matches!(numbers, Numbers::Within(..))) {
                 out.line("Where it says ~, the numbers are within these: others sent, too, or events were sent again after a lost answer.")?;
             }
@@ -78,13 +80,13 @@ pub(crate) async fn print(
 
 const COLUMNS: [table::Column; 4] = [("PARTITION", true), ("EVENTS", true), ("FIRST", true), ("LAST", true)];
 
-fn row(lane: &Lane, numbers: Numbers) -> Vec<String> {
+fn row(part: &Sent, numbers: Numbers) -> Vec<String> {
     let (first, last) = match numbers {
         Numbers::These(first, last) => (first.to_string(), last.to_string()),
         Numbers::Within(first, last) => (format!("~{first}"), format!("~{last}")),
         Numbers::Unknown => ("-".to_owned(), "-".to_owned()),
     };
-    vec![lane.partition.to_string(), grouped(lane.sent), first, last]
+    vec![part.partition.to_string(), grouped(part.events), first, last]
 }
 
 fn said(numbers: Numbers) -> String {

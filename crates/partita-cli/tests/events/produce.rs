@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use crate::client::{consume, consume_json, produce, refused, run, spawn};
-use crate::support::{Hub, text};
+use crate::support::{Hub, partita, text, wait_for};
 
 /// Lines of all bytes and lengths, empty ones among them.
 fn lines(count: usize) -> Vec<u8> {
@@ -159,6 +159,44 @@ fn a_line_is_sent_while_the_next_one_is_waited_for() {
     assert!(producer.wait().unwrap().success());
     consumer.kill().unwrap();
     consumer.wait().unwrap();
+}
+
+/// Kills the hub and starts it again where it was.
+fn kill_and_start(mut hub: Hub) -> Hub {
+    let port = hub.port("amqp_port").to_string();
+    hub.signal(rustix::process::Signal::KILL);
+    hub.wait();
+    let dir = hub.leave();
+    let mut command = partita(&["serve", "--port", &port, "--http-port", "0", "--tls-port", "0"]);
+    command.arg("--data").arg(dir.path().join("data")).arg("--ready-file").arg(dir.path().join("ready.json"));
+    Hub::run(command, dir)
+}
+
+#[test]
+fn a_hub_that_is_killed_again_and_again_has_every_line_once_and_in_order() {
+    const COUNT: usize = 60_000;
+    let mut hub = Hub::start(&["--hub", "eh1:2"]);
+    // The first kill finds events that are durable and not answered: whoever sends them again must not double them.
+    hub.says(&["fault", "delay", "10m", "--role", "sender"]);
+    let count = COUNT.to_string();
+    let producer = spawn(&hub, &["produce", "eh1", "--body", "{n}", "--count", &count, "--rate", "20000"]);
+    let mut there = 0;
+    for _ in 0..3 {
+        there = wait_for("more events", || {
+            let now = consume(&hub, &["eh1"]).len();
+            (now > there).then_some(now)
+        });
+        hub = kill_and_start(hub);
+    }
+    let output = producer.wait_with_output().unwrap();
+    let said = text(&output.stderr);
+    assert!(output.status.success() && said.starts_with("Sent 60,000 events to eh1"), "{said}");
+    for partition in ["0", "1"] {
+        let printed = text(&consume(&hub, &["eh1", "--partition", partition]));
+        let numbers: Vec<usize> = printed.lines().map(|line| line.parse().unwrap()).collect();
+        assert_eq!(numbers.len(), COUNT / 2, "partition {partition}");
+        assert!(numbers.windows(2).all(|pair| pair[0] + 2 == pair[1]), "partition {partition}");
+    }
 }
 
 #[test]

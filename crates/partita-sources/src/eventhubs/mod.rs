@@ -25,7 +25,7 @@ pub use error::EventHubsError;
 pub use management::{HubProperties, PartitionProperties};
 pub use producer::{
     AddError, BufferedProducer, BufferedProducerBuilder, EncodedEvent, EventBatch, OUTSTANDING_BYTES_MAX,
-    Producer, Receipt, Route, SendError,
+    PartitionOutcomes, Producer, Receipt, Route, SendError,
 };
 pub use secret::Secret;
 pub use source::EventHubsSource;

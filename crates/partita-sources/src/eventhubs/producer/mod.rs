@@ -10,7 +10,7 @@ mod places;
 use std::sync::Arc;
 
 pub use batch::{AddError, EncodedEvent, EventBatch, Route};
-pub use buffered::{BufferedProducer, BufferedProducerBuilder, Receipt};
+pub use buffered::{BufferedProducer, BufferedProducerBuilder, PartitionOutcomes, Receipt};
 use partita_amqp::event::batch::FORMAT;
 use partita_core::model::EventBuilder;
 use thiserror::Error;

@@ -40,6 +40,15 @@ pub(super) struct Numbered {
     under_way: bool,
 }
 
+/// Whether events are numbered.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Numbering {
+    Never,
+    /// Where the hub takes numbers; elsewhere they go without.
+    IfTaken,
+    Always,
+}
+
 /// The number that follows `count` events from `sequence` on: after the last one comes 0.
 fn after(sequence: i32, count: u32) -> i32 {
     (sequence.cast_unsigned().wrapping_add(count) & i32::MAX.cast_unsigned()).cast_signed()
@@ -52,6 +61,11 @@ fn before(sequence: i32) -> i32 {
 impl Numbered {
     pub(super) fn new(partition: PartitionId) -> Self {
         Self { partition, identity: None, next: None, link: None, under_way: false }
+    }
+
+    /// Whether the hub ever said who we are. Until then nothing was sent.
+    pub(super) fn is_known(&self) -> bool {
+        self.identity.is_some()
     }
 
     /// Begins another batch. If the last one was not settled, because whoever sent it went away, it is in doubt.

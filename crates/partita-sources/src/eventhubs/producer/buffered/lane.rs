@@ -2,6 +2,7 @@
 //! order holds whatever has to be tried again. While one is under way the next one gathers.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::receipt::{Receipt, Teller, receipt};
-use crate::eventhubs::producer::EncodedEvent;
+use crate::eventhubs::producer::{EncodedEvent, SendError};
 
 /// From this size on a batch is not added to any more.
 const BATCH_BYTES_FULL: usize = 256 * 1024;
@@ -44,7 +45,8 @@ struct State {
     sealed: VecDeque<Gathered>,
     /// Of the one that is under way.
     sending: Option<Receipt>,
-    closed: bool,
+    /// Why nothing is taken any more.
+    closed: Option<SendError>,
     /// Whether there is a task that sends.
     running: bool,
 }
@@ -61,19 +63,43 @@ pub(super) struct Lane {
     pub(super) partition: PartitionId,
     state: Mutex<State>,
     wake: Notify,
+    sent_events: AtomicU64,
+    sent_bytes: AtomicU64,
+    failed_events: AtomicU64,
+}
+
+/// What became of the events of one partition so far.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct PartitionOutcomes {
+    /// The partition.
+    pub partition: PartitionId,
+    /// How many events the hub has.
+    pub sent_events: u64,
+    /// How many bytes these took in their batches.
+    pub sent_bytes: u64,
+    /// How many were given up; some may be in the hub all the same, where its answer was lost.
+    pub failed_events: u64,
 }
 
 /// What became of an event that was to be added.
 pub(super) enum Added {
     /// It is in a batch. If `start` is set, a task that sends has to be started.
     Here { receipt: Receipt, start: bool },
-    /// Nothing is taken any more.
-    Closed,
+    /// Nothing is taken any more, for this reason.
+    Closed(SendError),
 }
 
 impl Lane {
     pub(super) fn new(partition: PartitionId) -> Self {
-        Self { partition, state: Mutex::default(), wake: Notify::new() }
+        Self {
+            partition,
+            state: Mutex::default(),
+            wake: Notify::new(),
+            sent_events: AtomicU64::new(0),
+            sent_bytes: AtomicU64::new(0),
+            failed_events: AtomicU64::new(0),
+        }
     }
 
     /// Whether there is a batch that can still be added to.
@@ -84,8 +110,8 @@ impl Lane {
     /// Adds an event that goes in `linger` at the latest, in a message of at most `bytes_max`.
     pub(super) fn add(&self, event: &EncodedEvent, linger: Duration, bytes_max: usize) -> Added {
         let mut state = self.lock();
-        if state.closed {
-            return Added::Closed;
+        if let Some(reason) = &state.closed {
+            return Added::Closed(reason.clone());
         }
         let mut changed = false;
         if state.gathering.as_ref().is_some_and(|batch| batch.events.len() + event.size() > bytes_max) {
@@ -132,10 +158,32 @@ impl Lane {
         receipts
     }
 
-    /// Takes nothing any more; what is there is sent.
-    pub(super) fn close(&self) {
-        self.lock().closed = true;
+    /// Takes nothing any more; what is there still comes out of [`next`](Self::next).
+    pub(super) fn close(&self, reason: SendError) {
+        self.lock().closed.get_or_insert(reason);
         self.push();
+    }
+
+    /// Counts a batch that has its outcome.
+    pub(super) fn count(&self, events: usize, bytes: usize, outcome: &Result<(), SendError>) {
+        match outcome {
+            Ok(()) => {
+                self.sent_events.fetch_add(events as u64, Ordering::Relaxed);
+                self.sent_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+            }
+            Err(_) => {
+                self.failed_events.fetch_add(events as u64, Ordering::Relaxed);
+            }
+        }
+    }
+
+    pub(super) fn outcomes(&self) -> PartitionOutcomes {
+        PartitionOutcomes {
+            partition: self.partition.clone(),
+            sent_events: self.sent_events.load(Ordering::Relaxed),
+            sent_bytes: self.sent_bytes.load(Ordering::Relaxed),
+            failed_events: self.failed_events.load(Ordering::Relaxed),
+        }
     }
 
     /// The next batch that is to go; `None` when the lane is closed and empty.
@@ -153,7 +201,7 @@ impl Lane {
                     state.sending = Some(batch.receipt.clone());
                     return Some(batch);
                 }
-                if state.closed {
+                if state.closed.is_some() {
                     return None;
                 }
                 state.gathering.as_ref().map(|batch| batch.due)
@@ -219,8 +267,8 @@ mod tests {
     async fn a_closed_lane_is_emptied_and_takes_nothing() {
         let lane = Lane::new(0.into());
         add(&lane, 10);
-        lane.close();
-        assert!(matches!(lane.add(&event(1), LINGER, 1 << 20), Added::Closed));
+        lane.close(SendError::Closed);
+        assert!(matches!(lane.add(&event(1), LINGER, 1 << 20), Added::Closed(SendError::Closed)));
         assert!(lane.next().await.is_some() && lane.next().await.is_none());
     }
 }

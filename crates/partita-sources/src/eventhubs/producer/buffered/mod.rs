@@ -14,11 +14,12 @@ use partita_core::model::{EventBuilder, PartitionId};
 use tokio::sync::{OnceCell, Semaphore};
 use tokio::time::Instant;
 
+pub use self::lane::PartitionOutcomes;
 use self::lane::{Added, Gathered, Lane};
 pub use self::receipt::Receipt;
 use super::attempts::{Attempts, Patience};
 use super::links::{self, message_bytes_max};
-use super::numbered::{self, Numbered};
+use super::numbered::{self, Numbered, Numbering};
 use super::places::Places;
 use super::{ATTEMPTS, AddError, EncodedEvent, Route, SendError};
 use crate::eventhubs::EventHubsError;
@@ -32,7 +33,8 @@ pub struct BufferedProducerBuilder {
     events_max: usize,
     bytes_max: usize,
     send_time_max: Duration,
-    idempotent: bool,
+    numbering: Numbering,
+    stop_on_failure: bool,
 }
 
 impl BufferedProducerBuilder {
@@ -43,7 +45,8 @@ impl BufferedProducerBuilder {
             events_max: 100_000,
             bytes_max: 32 << 20,
             send_time_max: Duration::from_secs(60),
-            idempotent: false,
+            numbering: Numbering::Never,
+            stop_on_failure: false,
         }
     }
 
@@ -73,7 +76,20 @@ impl BufferedProducerBuilder {
 
     /// Numbers the events, so that the hub takes none twice when an answer was lost.
     pub fn idempotent(mut self) -> Self {
-        self.idempotent = true;
+        self.numbering = Numbering::Always;
+        self
+    }
+
+    /// The same where the hub takes numbers; to another hub the events go without.
+    pub fn idempotent_if_taken(mut self) -> Self {
+        self.numbering = Numbering::IfTaken;
+        self
+    }
+
+    /// When a batch fails in the end, nothing more goes to its partition: what waits ends with the same error, and so does
+    /// every further send there. What is in the hub is then always the beginning of what was handed over.
+    pub fn stop_on_failure(mut self) -> Self {
+        self.stop_on_failure = true;
         self
     }
 
@@ -97,8 +113,8 @@ impl BufferedProducerBuilder {
 ///
 /// Events of a partition arrive in the order in which they were handed over: one batch of a partition is under way at a time,
 /// and is tried again before the next one goes. Where the hub's answer was lost a batch may arrive twice, unless the producer
-/// is [idempotent](BufferedProducerBuilder::idempotent). A batch that fails in the end does not hold up the next: whoever
-/// needs the order even then waits for receipts.
+/// is [idempotent](BufferedProducerBuilder::idempotent). A batch that fails in the end does not hold up the next, unless
+/// it is to [stop](BufferedProducerBuilder::stop_on_failure).
 ///
 /// Keys are hashed here, as the service does it, over the partitions that the hub had when it was first sent to.
 ///
@@ -177,7 +193,7 @@ impl BufferedProducer {
                 }
                 Ok(receipt)
             }
-            Added::Closed => Err(SendError::Closed),
+            Added::Closed(reason) => Err(reason),
         }
     }
 
@@ -195,6 +211,12 @@ impl BufferedProducer {
     pub async fn close(self) -> Result<(), SendError> {
         self.0.0.close();
         self.flush().await
+    }
+
+    /// What became of all events so far, by partition; nothing before the first send.
+    pub fn outcomes(&self) -> Vec<PartitionOutcomes> {
+        let ready = self.0.0.ready.get();
+        ready.iter().flat_map(|ready| &ready.lanes).map(|lane| lane.outcomes()).collect()
     }
 
     /// How many events and bytes are here without an outcome.
@@ -286,24 +308,33 @@ impl Shared {
     fn close(&self) {
         self.closed.store(true, Ordering::Relaxed);
         for lane in self.ready.get().iter().flat_map(|ready| &ready.lanes) {
-            lane.close();
+            lane.close(SendError::Closed);
         }
     }
 
     /// Sends the batches of a lane until it is closed and empty.
     async fn run(self: Arc<Self>, lane: Arc<Lane>) {
-        let mut sender = match self.options.idempotent {
-            true => Sender::Numbered(Numbered::new(lane.partition.clone())),
-            false => Sender::Plain(None),
+        let mut sender = match self.options.numbering {
+            Numbering::Never => Sender::Plain(None),
+            Numbering::IfTaken | Numbering::Always => Sender::Numbered(Numbered::new(lane.partition.clone())),
         };
+        let mut failed = None;
         while let Some(mut batch) = lane.next().await {
             let (count, bytes) = (batch.count, batch.events.len());
-            let outcome = self.send(&lane, &mut sender, &mut batch).await.map_err(SendError::Hub);
+            let outcome = match &failed {
+                Some(error) => Err(SendError::clone(error)),
+                None => self.send(&lane, &mut sender, &mut batch).await.map_err(SendError::Hub),
+            };
+            lane.count(count, bytes, &outcome);
             if let Err(error) = &outcome {
                 let partition = lane.partition.as_str();
                 tracing::warn!(hub = %self.options.client.config().hub, partition, events = count, %error, "events not sent");
                 let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
                 failure.get_or_insert_with(|| error.clone());
+                if self.options.stop_on_failure {
+                    lane.close(error.clone());
+                    failed = Some(error.clone());
+                }
             }
             self.events.add_permits(count);
             self.bytes.add_permits(bytes.min(self.options.bytes_max));
@@ -325,14 +356,24 @@ impl Shared {
             numbered.begin();
         }
         let result = loop {
-            if let Some(result) = attempts.take(sender.send(client, &lane.partition, &events)).await {
-                break result;
+            match attempts.take(sender.send(client, &lane.partition, &events)).await {
+                Some(Err(error)) if !error.is_retriable() && self.goes_without(sender) => {
+                    *sender = Sender::Plain(None);
+                }
+                Some(result) => break result,
+                None => {}
             }
         };
         if let Sender::Numbered(numbered) = sender {
             numbered.settle(batch.count, &result);
         }
         result
+    }
+
+    /// Whether a hub that refused a numbered sender is to be tried without numbers. Nothing was sent until then.
+    fn goes_without(&self, sender: &Sender) -> bool {
+        self.options.numbering == Numbering::IfTaken
+            && matches!(sender, Sender::Numbered(numbered) if !numbered.is_known())
     }
 }
 
