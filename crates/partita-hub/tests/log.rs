@@ -55,6 +55,56 @@ impl AckSink for Counter {
     }
 }
 
+/// The segments of a store's only hub, the newest last.
+fn segments(data: &std::path::Path) -> Vec<std::path::PathBuf> {
+    let hubs = std::fs::read_dir(data.join("hubs")).expect("listed");
+    let hub = hubs.map(|entry| entry.expect("an entry").path()).next().expect("a hub");
+    let files = std::fs::read_dir(hub).expect("listed").map(|entry| entry.expect("an entry").path());
+    let mut segments: Vec<_> = files.filter(|path| path.extension().is_some_and(|e| e == "seg")).collect();
+    segments.sort();
+    segments
+}
+
+#[test]
+fn a_segment_file_that_became_huge_is_read_as_far_as_it_was_ours() {
+    let dir = tempfile::tempdir().expect("dir");
+    let data = dir.path().join("data");
+    let texts: Vec<String> = (0..100).map(|n| format!("event {n}")).collect();
+    for damaged in [false, true] {
+        let store = Store::open(&data).expect("opens");
+        let (log, _) = store.open_hub(1, Settings::new(1)).expect("opens");
+        if !damaged {
+            log.append_and_wait(0, batch(&texts)).expect("appended");
+        }
+        drop((log, store));
+        let newest = segments(&data).pop().expect("a segment");
+        let file = std::fs::OpenOptions::new().write(true).open(&newest).expect("opens");
+        file.set_len(1 << 40).expect("a sparse file");
+        if damaged {
+            // Its header is lost, too, so that nothing says how long it was.
+            (&file).write_all(&[0; 64]).expect("written");
+        }
+        let store = Store::open(&data).expect("opens");
+        let (log, recovery) = store.open_hub(1, Settings::new(1)).expect("opens");
+        assert_eq!(recovery.is_clean(), !damaged);
+        assert_eq!(read_all(&log, 0), texts);
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn other_users_do_not_see_into_a_store() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let dir = tempfile::tempdir().expect("dir");
+    let data = dir.path().join("new/data");
+    let store = Store::open(&data).expect("opens");
+    drop(store.open_hub(1, Settings::new(1)).expect("opens"));
+    for made in [dir.path().join("new"), data.clone(), data.join("hubs")] {
+        let mode = std::fs::metadata(&made).expect("there").permissions().mode();
+        assert_eq!(mode & 0o777, 0o700, "{}", made.display());
+    }
+}
+
 #[test]
 fn producers_and_waiting_readers_meet_in_order() {
     let dir = tempfile::tempdir().expect("dir");

@@ -185,7 +185,10 @@ fn find_segments(
         if header.as_ref().is_some_and(|header| header.store != store) {
             return Err(OpenError::Foreign { path });
         }
-        let header = header.filter(|h| (h.hub, h.segment, h.capacity) == (hub, id, len));
+        let header = header.filter(|h| (h.hub, h.segment) == (hub, id) && h.capacity <= len);
+        // A file that became longer has nothing of ours behind its capacity; one whose header is lost is no larger than any.
+        let longest = settings.segment_bytes_max.max(settings.smallest_segment(settings.partitions));
+        let len = header.as_ref().map_or(len.min(longest), |header| header.capacity);
         let (mut known, mut producers) = (None, Vec::new());
         if let Some(header) = header {
             let mut bytes = vec![0; header.data_start() - BLOCK];

@@ -45,7 +45,7 @@ impl Disk for OsDisk {
             if let Some(above) = above {
                 self.create_dir(above)?;
             }
-            match fs::create_dir(dir) {
+            match private_dir().create(dir) {
                 Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
                 _ => {}
             }
@@ -73,6 +73,15 @@ impl Disk for OsDisk {
             Err(TryLockError::Error(error)) => Err(error),
         }
     }
+}
+
+/// Directories that only their owner may look into: they hold other people's events.
+fn private_dir() -> fs::DirBuilder {
+    #[cfg_attr(not(unix), expect(unused_mut))]
+    let mut builder = fs::DirBuilder::new();
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder
 }
 
 impl DiskFile for OsFile {
