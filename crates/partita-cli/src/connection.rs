@@ -3,7 +3,6 @@
 //! There is no option for the connection string itself: what is on a command line, every user of the machine can read.
 
 use std::error::Error;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -13,12 +12,10 @@ use partita_sources::eventhubs::{
     BuildError, ConnectionString, Credential, EventHubs, EventHubsError, Secret, SendError, Service,
 };
 
-use crate::Failure;
+use crate::{Failure, files};
 
 /// Where a connection string may be, in the order in which they are looked at.
 const VARIABLES: [&str; 2] = ["EVENTHUBS_CONNECTION_STRING", "EVENT_HUB_CONNECTION_STRING"];
-/// Long enough for any connection string.
-const FILE_BYTES_MAX: u64 = 64 << 10;
 /// Somebody waits.
 const CONNECT_TIME_MAX: Duration = Duration::from_secs(5);
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(15);
@@ -82,7 +79,13 @@ impl ConnectionArgs {
             .connect_time_max(CONNECT_TIME_MAX)
             .request_time_max(ANSWER_TIME_MAX);
         if let Some(path) = &self.ca_file {
-            let pem = std::fs::read(path).map_err(|error| {
+            if string.service() == Service::Emulator {
+                return Err(Failure::Usage(format!(
+                    "--ca-file is for connections with TLS, and this one is without: leave it out, or leave \
+                     UseDevelopmentEmulator=true out of the connection string ({from})"
+                )));
+            }
+            let pem = files::read(path).map_err(|error| {
                 Failure::Usage(format!("cannot read the certificates in {}: {error}", path.display()))
             })?;
             builder = builder.roots(pem);
@@ -131,14 +134,8 @@ impl ConnectionArgs {
 
 /// The first line that is neither empty nor a comment.
 fn read(path: &Path) -> std::io::Result<String> {
-    let mut text = String::new();
-    std::fs::File::open(path)?.take(FILE_BYTES_MAX).read_to_string(&mut text)?;
-    // Some editors begin a file with a mark of its encoding.
-    let line = text
-        .trim_start_matches('\u{feff}')
-        .lines()
-        .map(str::trim)
-        .find(|line| !line.is_empty() && !line.starts_with('#'));
+    let text = files::read_text(path)?;
+    let line = text.lines().map(str::trim).find(|line| !line.is_empty() && !line.starts_with('#'));
     Ok(line.unwrap_or_default().to_owned())
 }
 

@@ -10,6 +10,7 @@ mod consume;
 mod demo;
 mod event;
 mod events;
+mod files;
 mod group;
 mod interrupt;
 mod output;

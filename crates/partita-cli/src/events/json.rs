@@ -216,6 +216,12 @@ impl Line<'_> {
             // A string is meant as it reads; all else as the JSON that it is.
             bodies.push(match serde_json::from_str::<Option<String>>(raw.get()) {
                 Ok(text) => Body::from(text.unwrap_or_default()),
+                Err(error) if raw.get().starts_with('"') => {
+                    return Err(format!(
+                        "the body is no text ({}): send it as body_base64",
+                        place_left_out(&error)
+                    ));
+                }
                 Err(_) => Body::from(raw.get().to_owned()),
             });
         }
@@ -247,12 +253,16 @@ fn decoded(text: &str) -> Result<Vec<u8>, String> {
     STANDARD.decode(text).map_err(|error| format!("the body is no base64: {error}"))
 }
 
+fn place_left_out(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    text.split(" at line ").next().unwrap_or(&text).to_owned()
+}
+
 /// What is wrong with a line, without the place within it that serde counts.
 fn explain(error: &serde_json::Error) -> String {
-    let text = error.to_string();
-    let said = text.split(" at line ").next().unwrap_or(&text);
+    let said = place_left_out(error);
     match error.classify() {
-        serde_json::error::Category::Data => said.to_owned(),
+        serde_json::error::Category::Data => said,
         _ => format!("it is not a JSON object ({said}): an event is {{\"body\":\"text\"}}"),
     }
 }

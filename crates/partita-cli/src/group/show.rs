@@ -12,8 +12,8 @@ use crate::table::{self, Column};
 const MOVES_SHOWN: usize = 5;
 /// What a status is made of besides rows: titles, headers, and lines between.
 const FRAME_ROWS: usize = 7;
-/// How many rows of partitions are shown at least.
-const PARTITIONS_SHOWN_MIN: usize = 4;
+/// How many of each are shown at least, if there are so many.
+const SHOWN_MIN: usize = 3;
 
 const PARTITIONS: [Column; 7] = [
     ("PARTITION", true),
@@ -40,17 +40,13 @@ pub(super) fn status(group: &Group, rows_max: Option<usize>) -> Vec<String> {
     let instances = instances(group);
     let moves: Vec<_> = group.moves.iter().rev().take(MOVES_SHOWN).map(|one| move_row(group, one)).collect();
     let notes = notes(group);
-    let mut moves_shown = moves.len();
-    let mut partitions_shown = group.partitions.len();
-    if let Some(rows_max) = rows_max {
-        let rest = rows_max.saturating_sub(FRAME_ROWS + instances.len().max(1) + notes.len());
-        if moves_shown + partitions_shown > rest {
-            moves_shown = moves_shown.min(rest.saturating_sub(partitions_shown).max(2));
-            // One row says how many are not shown.
-            let left = rest.saturating_sub(moves_shown + 1).max(PARTITIONS_SHOWN_MIN);
-            partitions_shown = partitions_shown.min(left);
+    let (partitions_shown, instances_shown, moves_shown) = match rows_max {
+        Some(rows_max) => {
+            let rows = rows_max.saturating_sub(FRAME_ROWS + notes.len());
+            fit(rows, group.partitions.len(), instances.len().max(1), moves.len())
         }
-    }
+        None => (group.partitions.len(), instances.len(), moves.len()),
+    };
     let mut lines = vec![title(group)];
     lines.extend(notes);
     lines.push(String::new());
@@ -63,13 +59,32 @@ pub(super) fn status(group: &Group, rows_max: Option<usize>) -> Vec<String> {
     if instances.is_empty() {
         lines.push("No instance is running.".to_owned());
     } else {
-        lines.extend(table::lines(&INSTANCES, instances));
+        let left_out = instances.len().saturating_sub(instances_shown);
+        lines.extend(table::lines(&INSTANCES, instances.into_iter().take(instances_shown).collect()));
+        if left_out > 0 {
+            lines.push(format!("... and {left_out} more instances"));
+        }
     }
     if moves_shown > 0 {
         lines.push(String::new());
         lines.extend(table::lines(&MOVES, moves.into_iter().take(moves_shown).collect()));
     }
     lines
+}
+
+/// How many partitions, instances and moves are shown in so many rows. Moves are the first to go, then instances; a row is kept
+/// to say how many are not shown.
+fn fit(rows: usize, partitions: usize, instances: usize, moves: usize) -> (usize, usize, usize) {
+    let in_part = |shown: usize, all: usize| if shown < all { shown + 1 } else { shown };
+    let moves = moves.min(rows.saturating_sub(partitions + instances).max(2));
+    let rows = rows.saturating_sub(moves);
+    let instances_shown = match partitions + instances > rows {
+        true => instances.min(rows.saturating_sub(partitions).max(rows / 4).max(SHOWN_MIN + 1) - 1),
+        false => instances,
+    };
+    let rows = rows.saturating_sub(in_part(instances_shown, instances));
+    let partitions_shown = if partitions > rows { rows.saturating_sub(1).max(SHOWN_MIN) } else { partitions };
+    (partitions_shown.min(partitions), instances_shown, moves)
 }
 
 fn title(group: &Group) -> String {
@@ -165,4 +180,32 @@ fn move_row(group: &Group, record: &MoveRecord) -> Vec<String> {
         record.epoch.to_string(),
         record.reason.to_string(),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_shown_fits_and_partitions_get_most_of_it() {
+        // 24 rows: a screen of 80x24 without its frame has 16.
+        assert_eq!(fit(16, 16, 12, 5), (9, 3, 2));
+        assert_eq!(fit(16, 4, 3, 5), (4, 3, 5));
+        assert_eq!(fit(200, 16, 12, 5), (16, 12, 5));
+        for rows in 10..80 {
+            for partitions in 1..40 {
+                for instances in 1..40 {
+                    let (shown, members, moves) = fit(rows, partitions, instances, 5);
+                    let more = usize::from(shown < partitions) + usize::from(members < instances);
+                    let all = shown + members + moves + more;
+                    assert!(
+                        all <= rows,
+                        "{rows} rows, {partitions} partitions, {instances} instances: {all}"
+                    );
+                    let room = all < rows;
+                    assert!(!room || more == 0, "{rows} rows, {partitions} partitions, {instances}: {all}");
+                }
+            }
+        }
+    }
 }

@@ -166,6 +166,8 @@ impl Reading {
         let record = if self.jsonl {
             let text =
                 std::str::from_utf8(bytes).map_err(|_| bad("it is not UTF-8, as JSON is".to_owned()))?;
+            // Some editors begin a file with a mark of its encoding.
+            let text = if number == 1 { text.trim_start_matches('\u{feff}') } else { text };
             Line::parse(text).map_err(bad)?
         } else {
             Record { event: Event::builder(Bytes::copy_from_slice(bytes)), key: None, partition: None }
@@ -259,6 +261,9 @@ mod tests {
 
     #[test]
     fn the_lines_before_a_mistake_are_handed_over() {
+        assert_eq!(read("\u{feff}{\"body\":1}\n".as_bytes(), true, None), (vec![1], Ok(())));
+        let (lines, said) = read(br#"{"body":"\ud800"}"#, true, None);
+        assert!(lines.is_empty() && said.unwrap_err().contains("the body is no text"));
         let (lines, said) = read(b"{\"body\":\"x\"}\n\n{\"bod\":1}\n{\"body\":\"y\"}\n", true, None);
         assert_eq!(lines, [1]);
         assert!(said.unwrap_err().starts_with("line 3: unknown field `bod`"));

@@ -5,6 +5,8 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use crate::files;
+
 /// Where a key is.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum KeyPlace {
@@ -32,11 +34,17 @@ impl From<&str> for KeyPlace {
 }
 
 impl KeyPlace {
-    /// The key, or one sentence about what is wrong with it; the key is never in it.
+    /// The key, or one sentence about what is wrong with it; the key is never in it. Nor is a path that leads nowhere: it may
+    /// be the key itself, where its file should be.
     pub(crate) fn read(&self) -> Result<String, String> {
         let text = match self {
-            Self::File(path) => std::fs::read_to_string(path)
-                .map_err(|error| format!("cannot read the key in {self}: {error}"))?,
+            Self::File(path) => files::read_text(path).map_err(|error| match path.exists() {
+                true => format!("cannot read the key in {self}: {error}"),
+                false => format!(
+                    "cannot read the key: {error}; name the file that it is in, or env: and the variable (what was given is \
+                     not repeated, because it may be the key itself)"
+                ),
+            })?,
             Self::Variable(name) => std::env::var(name)
                 .map_err(|_| format!("cannot read the key in {self}: the variable is not set, or no text"))?,
         };
@@ -149,7 +157,10 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("key");
         let place = KeyPlace::File(path.clone());
-        assert!(place.read().unwrap_err().contains("cannot read the key in"));
+        assert!(place.read().unwrap_err().contains("name the file that it is in"));
+        let key_itself = KeyPlace::from("c2VjcmV0/c2VjcmV0=");
+        assert!(!key_itself.read().unwrap_err().contains("c2Vj"));
+        assert!(KeyPlace::File(dir.path().into()).read().unwrap_err().contains("cannot read the key in /"));
         std::fs::write(&path, "s3cret+/=\r\n").unwrap();
         assert_eq!(place.read().unwrap(), "s3cret+/=");
         std::fs::write(&path, "\n").unwrap();

@@ -20,7 +20,6 @@ use std::time::Duration;
 
 use self::hubs::HubSpec;
 pub(crate) use self::keys::KeyPlace;
-use self::keys::RuleSpec;
 use self::listen::Listen;
 use self::plan::Plan;
 use crate::Failure;
@@ -153,8 +152,9 @@ pub(crate) struct Args {
 
     /// A shared access rule with rights (listen, send, manage) in all hubs or one; its key is in a file or env:VARIABLE.
     /// May be repeated; the emulator's key is then not accepted
+    // Not read here: the error would repeat it, and somebody may have put the key itself into it.
     #[arg(long = "rule", value_name = "NAME:RIGHTS[:HUB]=KEYFILE", help_heading = "Access")]
-    rules: Vec<RuleSpec>,
+    rules: Vec<String>,
 
     /// Says nothing unless something is wrong
     #[arg(long, short)]

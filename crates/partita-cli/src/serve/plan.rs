@@ -51,7 +51,7 @@ pub(crate) enum Tls {
 impl Plan {
     pub(crate) fn new(args: Args) -> Result<Self, String> {
         let hubs = hubs(args.hubs, args.config.as_deref())?;
-        let (rules, identity) = rules(args.key_file, args.rules)?;
+        let (rules, identity) = rules(args.key_file, &args.rules)?;
         let storage = if args.memory {
             if args.fsync != Fsync::Always {
                 return Err("--memory writes nothing to a disk: leave out --fsync".to_owned());
@@ -122,7 +122,7 @@ impl Storage {
 /// The hubs of both, each once.
 fn hubs(mut hubs: Vec<HubSpec>, file: Option<&Path>) -> Result<Vec<HubSpec>, String> {
     if let Some(path) = file {
-        let text = std::fs::read_to_string(path)
+        let text = crate::files::read_text(path)
             .map_err(|error| format!("cannot read {}: {error}", path.display()))?;
         let found = config::parse(&text).map_err(|mistake| format!("{}, {mistake}", path.display()))?;
         hubs.extend(
@@ -143,7 +143,11 @@ fn hubs(mut hubs: Vec<HubSpec>, file: Option<&Path>) -> Result<Vec<HubSpec>, Str
 }
 
 /// The rules, and the one that clients are told of: the first that manages all hubs, or else the first.
-fn rules(key_file: Option<PathBuf>, specs: Vec<RuleSpec>) -> Result<(Rules, Identity), String> {
+fn rules(key_file: Option<PathBuf>, specs: &[String]) -> Result<(Rules, Identity), String> {
+    // Here a path is meant, and can be repeated.
+    if let Some(file) = key_file.as_deref().filter(|file| !file.exists()) {
+        return Err(format!("cannot read the key in {}: there is no such file", file.display()));
+    }
     let root = key_file.map(|file| RuleSpec {
         name: WELL_KNOWN_NAME.to_owned(),
         rights: super::keys::Rights { listen: true, send: true, manage: true },
@@ -152,8 +156,10 @@ fn rules(key_file: Option<PathBuf>, specs: Vec<RuleSpec>) -> Result<(Rules, Iden
     });
     let mut rules = Vec::new();
     let mut identities = Vec::new();
-    for spec in root.into_iter().chain(specs) {
-        let key = spec.key.read()?;
+    let specs = specs.iter().map(|text| text.parse().map_err(|said| format!("--rule: {said}")));
+    for spec in root.map(Ok).into_iter().chain(specs) {
+        let spec: RuleSpec = spec?;
+        let key = spec.key.read().map_err(|said| format!("rule '{}': {said}", spec.name))?;
         let rights =
             Rights { listen: spec.rights.listen, send: spec.rights.send, manage: spec.rights.manage };
         let scope = spec.hub.clone().map_or(RuleScope::Namespace, RuleScope::Hub);

@@ -144,6 +144,8 @@ fn tls_with_an_authority_of_ones_own_and_websockets() {
         assert_eq!(text(&output.stdout), "hello\n", "{}", text(&output.stderr));
     }
     check(&mut with(tls, &args), 1, &["certificate of 'localhost' is not trusted"]);
+    let mut both = with(plain, &[&args[..], &["--ca-file", authority]].concat());
+    check(&mut both, 2, &["--ca-file is for connections with TLS", "UseDevelopmentEmulator"]);
 }
 
 #[test]

@@ -125,6 +125,12 @@ fn keys_and_certificates_that_cannot_be_used() {
     let empty = dir.path().join("empty");
     std::fs::write(&empty, "").unwrap();
     let empty = empty.to_str().unwrap();
+    let key_itself = said(dir.path(), &["--rule", "x:send=c2VjcmV0/c2VjcmV0="]);
+    assert!(!key_itself.1.contains("c2Vj"), "{}", key_itself.1);
+    check(key_itself, 2, &["rule 'x'", "name the file that it is in"]);
+    let right_and_key = said(dir.path(), &["--rule", "x:fly=c2VjcmV0"]);
+    assert!(!right_and_key.1.contains("c2Vj"), "{}", right_and_key.1);
+    check(said(dir.path(), &["--config", "/dev/zero"]), 2, &["/dev/zero", "more than 16 MiB"]);
     check(said(dir.path(), &["--key-file", empty]), 2, &["is empty"]);
     let none = "/no/such/cert";
     check(
