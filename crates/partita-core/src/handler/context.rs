@@ -76,7 +76,7 @@ pub(crate) enum Closed {
 
 /// What the handler was given and has declared handled since the last seek. Under one lock: a checkpoint from another
 /// task must not be taken for one that was asked for after a seek.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Debug, Default)]
 struct Declared {
     /// How often the pump has sought.
     seeks: u64,
@@ -84,6 +84,8 @@ struct Declared {
     delivered: Option<SequenceNumber>,
     /// The last event that it declared handled by a checkpoint.
     marked: Option<SequenceNumber>,
+    /// The newest checkpoint that could not be asked for at once. The pump asks for it when the call has ended.
+    unsent: Option<StreamPosition>,
 }
 
 /// What a pump shares with the coordination that commands it and with the contexts given to its handler.
@@ -199,6 +201,18 @@ impl Shared {
     /// The highest sequence number that the handler declared handled by a checkpoint.
     pub(crate) fn marked(&self) -> Option<SequenceNumber> {
         self.declared().marked
+    }
+
+    /// Asks for the checkpoint that the handler wanted while there was no room to ask.
+    pub(crate) async fn ask_unsent(&self) {
+        let unsent = {
+            let mut declared = self.declared();
+            declared.unsent.take().map(|position| (position, declared.seeks))
+        };
+        if let Some((position, seeks)) = unsent {
+            let target = Target { resume: Resume::After(position), seek: false, seeks };
+            self.report(PumpEvent::Checkpoint(target)).await;
+        }
     }
 
     pub(crate) fn ask_seek(&self, position: Position) {
@@ -335,11 +349,19 @@ impl Context {
         };
         let shared = Arc::clone(&self.shared);
         let sequence = position.sequence;
-        let request = PumpEvent::Checkpoint(Target { resume: Resume::After(position), seek: false, seeks });
-        let queued = shared.reports.try_send((shared.partition.clone(), shared.epoch, request));
+        let target = Target { resume: Resume::After(position.clone()), seek: false, seeks };
+        let queued = shared.try_report(PumpEvent::Checkpoint(target.clone()));
+        if !queued {
+            // Whoever drops the future has asked all the same.
+            let mut declared = shared.declared();
+            let newer = declared.unsent.as_ref().is_none_or(|unsent| unsent.sequence < sequence);
+            if newer && declared.seeks == seeks {
+                declared.unsent = Some(position);
+            }
+        }
         CheckpointFuture(Box::pin(async move {
-            if let Err(mpsc::error::TrySendError::Full((_, _, request))) = queued {
-                shared.report(request).await;
+            if !queued {
+                shared.report(PumpEvent::Checkpoint(target)).await;
             }
             shared.until_durable(sequence, seeks).await
         }))

@@ -214,6 +214,7 @@ impl<F: Factory> Pump<F> {
         let (called, read_failed) =
             call_reading(&self.shared, handler.deliver(batch, &self.cx, &self.gate), Some(ahead)).await;
         let done = self.settle_batch(size);
+        self.shared.ask_unsent().await;
         match called {
             Called::Returned(Ok(())) => self.failed_calls = 0,
             Called::Cut => self.on_cut(Operation::HandlerEvents),
@@ -428,6 +429,7 @@ impl<F: Factory> Pump<F> {
                 }
             }
         }
+        self.shared.ask_unsent().await;
         let last = match self.shared.take_seek() {
             // Asked for in the last call: the next owner does it.
             Some(position) => Some(self.progress.sought(position, self.shared.sought())),

@@ -159,6 +159,44 @@ async fn checkpoints_asked_for_in_any_order_all_resolve_and_none_falls() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_burst_of_checkpoints_that_nobody_waits_for_is_durable_to_the_last() {
+    const EVENTS: i64 = 5_000;
+    for in_stopping in [false, true] {
+        let world = World::new(1);
+        world.fill(EVENTS as usize);
+        let given: Kept<Event> = Kept::default();
+        let behave: Behaviour = Arc::new(move |step, cx| {
+            let given = Arc::clone(&given);
+            Box::pin(async move {
+                match step {
+                    Step::Events(events) if in_stopping => given.lock().unwrap().extend_from_slice(&events),
+                    Step::Events(events) => events.iter().for_each(|event| drop(cx.checkpoint(event))),
+                    Step::Stopping(_) => {
+                        given.lock().unwrap().iter().for_each(|event| drop(cx.checkpoint(event)))
+                    }
+                    Step::Open => {}
+                }
+                Ok(())
+            })
+        });
+        let a = world
+            .join_with(
+                "a",
+                |b| {
+                    b.checkpoint(Checkpoint::Manual)
+                        .batch_size(EVENTS as usize)
+                        .prefetch_events(EVENTS as usize)
+                },
+                behave,
+            )
+            .await;
+        world.handled().await;
+        a.shutdown().await;
+        assert_eq!(world.checkpoint(&partition(0)).await, Some(EVENTS - 1), "in stopping: {in_stopping}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn manual_checkpoints_are_the_handlers_alone() {
     let world = World::new(1);
     world.fill(50);
