@@ -103,8 +103,12 @@ impl Segment {
         self.retired.load(Ordering::Acquire)
     }
 
-    pub(crate) fn retire(&self) {
+    /// Takes the file away by `take`. Whoever opens the segment meanwhile waits, and finds it retired unless that failed.
+    pub(crate) fn retire(&self, take: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+        let _opening = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        take()?;
         self.retired.store(true, Ordering::Release);
+        Ok(())
     }
 
     /// Where a partition stands at the start of the segment; partitions added later start at 0.

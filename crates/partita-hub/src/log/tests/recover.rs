@@ -74,6 +74,33 @@ fn the_same_damage_before_a_mark_is_damage() {
 }
 
 #[test]
+fn retention_that_fails_leaves_no_hole_between_segments() {
+    for fault in [Fault::Eio, Fault::Enospc] {
+        for call in 0..6 {
+            for cut in 0..12 {
+                let disk = SimDisk::new(cut);
+                let mut bench = Bench::open(&disk, small(1)).expect("opens");
+                while bench.core.segments.read().expect("unpoisoned").len() < 5 {
+                    bench.put(0, &"r".repeat(3_000));
+                }
+                bench.keeper.step();
+                bench.core.retention.lock().expect("unpoisoned").bytes_max = Some(1);
+                let what = format!("{fault:?} at {call}, power cut at {cut}");
+                disk.plan(When::Call(disk.calls() + call), fault);
+                assert!(!bench.keeper.step(), "{what}: failed");
+                disk.clear_faults();
+                disk.plan(When::Call(disk.calls() + cut), Fault::PowerOff);
+                bench.keeper.step();
+                drop(bench);
+                disk.reboot();
+                let bench = Bench::open(&disk, small(1)).expect("opens");
+                assert!(bench.recovery.is_clean(), "{what}: {}", bench.recovery);
+            }
+        }
+    }
+}
+
+#[test]
 fn a_left_over_that_fits_to_the_byte_is_not_taken_for_the_next_group() {
     // Three commits that were never synced, of which the power cut left only the last.
     let settings = Settings { durability: Durability::Never, ..small(1) };
