@@ -101,6 +101,26 @@ fn retention_that_fails_leaves_no_hole_between_segments() {
 }
 
 #[test]
+fn a_hub_whose_newest_segment_is_empty_opens_and_goes_on() {
+    for segments in [1, 3] {
+        let disk = SimDisk::new(1);
+        let mut bench = Bench::open(&disk, small(1)).expect("opens");
+        bench.put(0, "first");
+        while bench.core.segments.read().expect("unpoisoned").len() < segments {
+            bench.put(0, &"f".repeat(3_000));
+        }
+        drop(bench);
+        disk.set_content(&segment_file(&disk), Vec::new());
+        let mut bench = Bench::open(&disk, small(1)).expect("opens");
+        assert!(!bench.recovery.is_clean());
+        let placed = bench.put(0, "next");
+        drop(bench);
+        let bench = Bench::open(&disk, small(1)).expect("opens");
+        assert_eq!(bench.read_all(0).0.last_key_value().map(|(seq, _)| *seq), Some(placed.first_seq));
+    }
+}
+
+#[test]
 fn a_left_over_that_fits_to_the_byte_is_not_taken_for_the_next_group() {
     // Three commits that were never synced, of which the power cut left only the last.
     let settings = Settings { durability: Durability::Never, ..small(1) };
