@@ -15,6 +15,8 @@ use super::writer::Placed;
 
 /// The least that an event takes on disk: one byte, and its end.
 const EVENT_BYTES_MIN: u64 = 5;
+/// How a group begins.
+const MAGIC: [u8; 4] = GROUP_MAGIC.to_le_bytes();
 
 /// A batch and its place in the segment.
 pub(crate) type PlacedBatch = (u64, BatchHeader);
@@ -86,6 +88,8 @@ struct Scanner<'a> {
     damaged_bytes: u64,
     index: LiveIndex,
     damage: Vec<Range<u64>>,
+    /// The group found last that proves what is before it to have been durable.
+    voucher: Option<(usize, GroupHeader)>,
     groups: u64,
     recent: VecDeque<(Range<u64>, Vec<PlacedBatch>)>,
 }
@@ -108,6 +112,7 @@ impl<'a> Scanner<'a> {
             damaged_bytes: 0,
             index: LiveIndex::default(),
             damage: Vec::new(),
+            voucher: None,
             groups: 0,
             recent: VecDeque::new(),
         }
@@ -124,9 +129,10 @@ impl<'a> Scanner<'a> {
             self.take(view);
             return true;
         }
-        let next = self.look_ahead();
-        let damaged =
-            self.sealed || next.as_ref().is_some_and(|(_, group)| group.header.flags & FLAG_RELAXED == 0);
+        let next = self.later(self.at + 1).next();
+        // Where the header is lost, what stands before the first group is its table and no torn tail.
+        let headless = self.expect.is_none();
+        let damaged = self.sealed || headless || next.as_ref().is_some_and(|(at, _)| self.is_vouched_for(*at));
         if !damaged {
             if let Some((_, left_over)) = next {
                 self.boot_max = self.boot_max.max(left_over.header.boot);
@@ -163,6 +169,11 @@ impl<'a> Scanner<'a> {
             && self.continues(view)
     }
 
+    /// Whether a group is of a later commit, and no left-over of an earlier boot.
+    fn is_later(&self, header: &GroupHeader) -> bool {
+        header.boot >= self.boot && self.expect.is_none_or(|expect| header.commit >= expect)
+    }
+
     fn continues(&self, view: &GroupView) -> bool {
         let mut last: Option<(u32, u64)> = None;
         view.batches.iter().all(|(_, batch, _)| {
@@ -177,17 +188,24 @@ impl<'a> Scanner<'a> {
         })
     }
 
-    /// The next group of a later commit that is no left-over of an earlier boot.
-    fn look_ahead(&self) -> Option<(usize, GroupView)> {
-        let from = self.at + 1;
-        let rest = self.bytes.get(from..)?;
-        let later = |at: usize| {
-            let group = parse_group(&self.bytes[at..], self.segment, self.seed)?;
-            let header = &group.header;
-            let later = header.boot >= self.boot && self.expect.is_none_or(|expect| header.commit >= expect);
-            later.then_some((at, group))
-        };
-        memmem::find_iter(rest, &GROUP_MAGIC.to_le_bytes()).find_map(|at| later(from + at))
+    /// The groups from `from` on that come later.
+    fn later(&self, from: usize) -> impl Iterator<Item = (usize, GroupView)> + '_ {
+        let rest = self.bytes.get(from..).unwrap_or_default();
+        memmem::find_iter(rest, &MAGIC).filter_map(move |at| {
+            let group = parse_group(&self.bytes[from + at..], self.segment, self.seed)?;
+            self.is_later(&group.header).then_some((from + at, group))
+        })
+    }
+
+    /// Whether a later group, `from` or behind it, was written only when all before it was durable. A relaxed one says
+    /// nothing: the write before it may have been lost.
+    fn is_vouched_for(&mut self, from: usize) -> bool {
+        let known = self.voucher.is_some_and(|(at, header)| at >= from && self.is_later(&header));
+        if !known {
+            let found = self.later(from).find(|(_, group)| group.header.flags & FLAG_RELAXED == 0);
+            self.voucher = found.map(|(at, group)| (at, group.header));
+        }
+        self.voucher.is_some()
     }
 
     fn take(&mut self, view: &GroupView) {
@@ -234,9 +252,7 @@ impl<'a> Scanner<'a> {
     /// anything else there is a later write that did not finish.
     fn torn(&self) -> u64 {
         let rest = &self.bytes[self.at.min(self.bytes.len())..];
-        let begun = GroupHeader::peek(rest, self.segment).filter(|header| {
-            header.boot >= self.boot && self.expect.is_none_or(|expect| header.commit >= expect)
-        });
+        let begun = GroupHeader::peek(rest, self.segment).filter(|header| self.is_later(header));
         if let Some(header) = begun {
             return u64::from(header.len).clamp(GROUP_HEADER as u64, rest.len() as u64);
         }

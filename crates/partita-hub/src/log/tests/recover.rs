@@ -74,6 +74,36 @@ fn the_same_damage_before_a_mark_is_damage() {
 }
 
 #[test]
+fn what_follows_the_last_mark_of_a_relaxed_log_is_a_torn_tail() {
+    let settings = Settings { durability: Durability::Never, ..small(1) };
+    let disk = SimDisk::new(1);
+    let mut bench = Bench::open(&disk, settings.clone()).expect("opens");
+    bench.put(0, "one");
+    let end = active_end(&bench) as usize;
+    bench.put(0, "two");
+    bench.writer.mark();
+    let marked = active_end(&bench) as usize;
+    bench.put(0, "three");
+    bench.put(0, "four");
+    drop(bench);
+    let path = segment_file(&disk);
+    let mut bytes = disk.content(&path).expect("there");
+    bytes[marked + 8] ^= 1;
+    disk.set_content(&path, bytes.clone());
+    let bench = Bench::open(&disk, settings.clone()).expect("opens");
+    assert!(bench.recovery.is_clean() && bench.recovery.torn_bytes > 0, "{}", bench.recovery);
+    assert_eq!(bench.texts(0), ["one", "two"]);
+    drop(bench);
+    // Before the mark it is damage, and neither hides the other.
+    bytes[end + 8] ^= 1;
+    disk.set_content(&path, bytes);
+    let bench = Bench::open(&disk, settings).expect("opens");
+    assert_eq!(bench.recovery.damage.len(), 1, "{}", bench.recovery);
+    assert!(bench.recovery.torn_bytes > 0, "{}", bench.recovery);
+    assert!(bench.core.end_of(0) >= 2);
+}
+
+#[test]
 fn retention_that_fails_leaves_no_hole_between_segments() {
     for fault in [Fault::Eio, Fault::Enospc] {
         for call in 0..6 {
