@@ -20,8 +20,8 @@ pub(crate) struct Segment {
     pub(crate) first_commit: u64,
     pub(crate) boot: u32,
     pub(crate) seed: Seed,
-    /// The partitions at the start of the segment. If its header is damaged and nothing else tells: those at its end, so
-    /// that it seems to have no events and a reader of the segment before it meets a gap.
+    /// The partitions at the start of the segment. If its header is damaged and nothing else tells: where their first
+    /// batches are.
     pub(crate) table: Table,
     /// Whether the header cannot be read.
     pub(crate) damaged: bool,

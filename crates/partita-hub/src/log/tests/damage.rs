@@ -38,7 +38,11 @@ fn goes_on(disk: &SimDisk, what: &str) {
     drop(bench);
     let bench = Bench::open(disk, small(2)).expect("opens");
     let events = bench.read_all(0).0;
-    assert_eq!(events.last_key_value().map(|(seq, e)| (*seq, e.text.as_str())), Some((next, "after")), "{what}");
+    assert_eq!(
+        events.last_key_value().map(|(seq, e)| (*seq, e.text.as_str())),
+        Some((next, "after")),
+        "{what}"
+    );
     assert_eq!(events, before, "{what}");
 }
 
@@ -204,6 +208,78 @@ fn a_damaged_header_costs_no_event_of_a_relaxed_log_without_a_mark() {
             let served = all(&Bench::open(&disk, small(2)).expect("opens"));
             assert!(wanted.iter().all(|(at, event)| served.get(at) == Some(event)), "{what}: cut off later");
         }
+    }
+}
+
+#[test]
+fn a_shortened_file_keeps_what_is_left_of_it_and_no_number_is_used_again() {
+    let disk = SimDisk::new(1);
+    let wanted = written(&disk, 60);
+    let content = contents(&disk);
+    for path in segments(&content) {
+        let whole = &content[path];
+        let mut missing_before = usize::MAX;
+        for len in (0..whole.len()).step_by(509).chain([whole.len() - 1]) {
+            let what = format!("{} cut at {len}", path.display());
+            let disk = restore(&content);
+            disk.set_content(path, whole[..len].to_vec());
+            let (noticed, missing) = check(&disk, &wanted, &what);
+            assert!(noticed || missing == 0, "{what}: {missing} events vanished unnoticed");
+            assert!(missing <= missing_before, "{what}: {missing} missing");
+            missing_before = missing;
+            goes_on(&disk, &what);
+        }
+        assert_eq!(missing_before, 0, "{}: nothing was cut off but zeros", path.display());
+    }
+}
+
+#[test]
+fn the_only_segment_may_lose_its_header_and_no_number_is_used_again() {
+    let disk = SimDisk::new(1);
+    let mut bench = Bench::open(&disk, small(2)).expect("opens");
+    // Partition 1 has its only event in a segment that retention takes.
+    bench.put(1, "gone");
+    while bench.core.segments.read().expect("unpoisoned").len() < 4 {
+        bench.put(0, &"x".repeat(3_000));
+    }
+    bench.core.retention.lock().expect("unpoisoned").bytes_max = Some(1);
+    bench.put(0, "kept");
+    bench.writer.mark();
+    let wanted = all(&bench);
+    let ends = [0, 1].map(|p| bench.core.end_of(p));
+    let end = bench.core.segments.read().expect("unpoisoned").back().expect("active").end() as usize;
+    assert_eq!((bench.core.segments.read().expect("unpoisoned").len(), ends[1]), (1, 1));
+    drop(bench);
+    let content = contents(&disk);
+    let path = segments(&content)[0];
+    let whole = &content[path];
+    let flipped = |at: usize| {
+        let mut bytes = whole.clone();
+        bytes[at] ^= 1;
+        bytes
+    };
+    let damaged = [
+        ("header", flipped(20), 0),
+        ("table", flipped(4_100), 0),
+        ("shortened", whole[..end + 100].to_vec(), 0),
+        ("shortened to its header", whole[..4_096].to_vec(), wanted.len()),
+        ("zeros", vec![0; whole.len()], wanted.len()),
+        ("empty", Vec::new(), wanted.len()),
+    ];
+    for (what, bytes, lost) in damaged {
+        let disk = restore(&content);
+        disk.set_content(path, bytes);
+        assert_eq!(check(&disk, &wanted, what), (true, lost), "{what}");
+        let mut bench = Bench::open(&disk, small(2)).expect("opens");
+        for (partition, end) in ends.iter().enumerate() {
+            let placed = bench.put(partition as u32, "next");
+            assert!(placed.first_seq >= *end, "{what}: {} of partition {partition} again", placed.first_seq);
+        }
+        drop(bench);
+        let bench = Bench::open(&disk, small(2)).expect("opens");
+        let served = all(&bench);
+        assert_eq!(served.len(), wanted.len() - lost + 2, "{what}");
+        assert_eq!(served.values().filter(|event| event.text == "next").count(), 2, "{what}");
     }
 }
 

@@ -139,11 +139,13 @@ fn a_hub_whose_newest_segment_is_empty_opens_and_goes_on() {
         while bench.core.segments.read().expect("unpoisoned").len() < segments {
             bench.put(0, &"f".repeat(3_000));
         }
+        let end = bench.core.end_of(0);
         drop(bench);
         disk.set_content(&segment_file(&disk), Vec::new());
         let mut bench = Bench::open(&disk, small(1)).expect("opens");
         assert!(!bench.recovery.is_clean());
         let placed = bench.put(0, "next");
+        assert!(placed.first_seq >= end, "{segments} segments: {} again", placed.first_seq);
         drop(bench);
         let bench = Bench::open(&disk, small(1)).expect("opens");
         assert_eq!(bench.read_all(0).0.last_key_value().map(|(seq, _)| *seq), Some(placed.first_seq));
