@@ -72,9 +72,6 @@ impl<H: Handler> Handler for Watched<H> {
 
     async fn stopping(&mut self, reason: StopReason, cx: &Context) -> HandlerResult {
         self.oracle.lock().closed(cx.instance(), cx.partition(), cx.epoch(), true);
-        if reason == StopReason::SourceFailed {
-            self.oracle.lock().gives_up(cx.partition());
-        }
         self.inner.stopping(reason, cx).await
     }
 

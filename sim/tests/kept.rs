@@ -36,6 +36,10 @@ fn what_was_kept_counts_and_is_not_run_again() {
     assert_eq!(figures(&run(&["--count", "50"], Some(&file))), figures(&went_on));
     assert_eq!(fs::read(&file).expect("kept"), before, "nothing was left to run");
 
+    let nowhere = run(&["--count", "1"], Some(&directory.path().join("no/such/kept.json")));
+    let said = String::from_utf8_lossy(&nowhere.stderr).into_owned();
+    assert!(!nowhere.status.success() && said.contains("no/such/kept.json: "), "{said}");
+
     // Seeds of another kind, or a file that is something else, are not added up.
     for (args, text) in
         [(["--seed", "9"], None), (["--theme", "alone"], None), (["--count", "50"], Some("{}"))]

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use partita_core::model::{Event, EventBuilder, MessageProperties, Value};
-pub use partition_key::partition_of;
+pub use partition_key::{KEY_CHARS_MAX, partition_of};
 pub use received::{last_enqueued, received};
 
 use crate::message::{self, Message, MessageError, map_section, section};

@@ -33,7 +33,7 @@ local hub (localhost:5672), as 'partita serve' and the official emulator have it
 Exit code: 0 done, also when interrupted or when nobody reads the output any more;
 1 failed; 2 the command line or the connection string cannot be used; 5 no hub
 answers; 6 access was refused; 7 no such hub, group, partition or event; 130
-interrupted twice.";
+interrupted twice, or not ended five seconds after an interrupt.";
 
 /// How to connect.
 #[derive(clap::Args, Debug)]
@@ -65,7 +65,7 @@ impl ConnectionArgs {
     /// The same, and the host that the hub is known by.
     pub(crate) fn client_and_host(&self, hub: &str, command: &str) -> Result<(EventHubs, String), Failure> {
         // Not repeated: it holds a key.
-        if hub.contains("SharedAccessKey") || hub.contains("Endpoint=") {
+        if is_connection_string(hub) {
             return Err(Failure::Usage(
                 "HUB is a hub's name, and this is a connection string: put it into a file for --connection-file, or into \
                  $EVENTHUBS_CONNECTION_STRING"
@@ -109,6 +109,14 @@ impl ConnectionArgs {
 
     fn string(&self) -> Result<(ConnectionString, String), Failure> {
         let (text, from) = if let Some(path) = &self.connection_file {
+            // Not repeated: it holds a key.
+            if is_connection_string(&path.to_string_lossy()) {
+                return Err(Failure::Usage(
+                    "--connection-file is the name of a file, and this is a connection string: put it into a file, or into \
+                     $EVENTHUBS_CONNECTION_STRING"
+                        .to_owned(),
+                ));
+            }
             let text = read(path).map_err(|error| {
                 Failure::Usage(format!("cannot read the connection string in {}: {error}", path.display()))
             })?;
@@ -130,6 +138,10 @@ impl ConnectionArgs {
             .map(|string| (string, from.clone()))
             .map_err(|error| Failure::Usage(format!("{error} ({from})")))
     }
+}
+
+fn is_connection_string(text: &str) -> bool {
+    text.contains("SharedAccessKey") || text.contains("Endpoint=")
 }
 
 /// The first line that is neither empty nor a comment.

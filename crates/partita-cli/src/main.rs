@@ -85,6 +85,8 @@ pub(crate) enum Failure {
     Refused(String),
     /// The hub answers, and has no such thing.
     Missing(String),
+    /// The user did not want to wait for the end.
+    Interrupted(String),
     /// Nobody takes the output any more.
     Output(io::Error),
 }
@@ -99,7 +101,8 @@ impl Failure {
             | Self::Data(text)
             | Self::Unreachable(text)
             | Self::Refused(text)
-            | Self::Missing(text) => text.clone(),
+            | Self::Missing(text)
+            | Self::Interrupted(text) => text.clone(),
             Self::Output(error) => format!("cannot write the output: {error}"),
         }
     }
@@ -113,6 +116,7 @@ impl Failure {
             Self::Unreachable(_) => 5,
             Self::Refused(_) => 6,
             Self::Missing(_) => 7,
+            Self::Interrupted(_) => interrupt::CODE,
         }
     }
 }

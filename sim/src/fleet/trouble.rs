@@ -148,7 +148,11 @@ impl Fleet<'_> {
                     ReaderFault::OwnershipLost => SourceErrorKind::OwnershipLost,
                     ReaderFault::Fatal => SourceErrorKind::Fatal,
                 };
-                self.source_weather.end_readers(&self.partition(partition), kind);
+                let partition = self.partition(partition);
+                if kind != SourceErrorKind::Retriable {
+                    self.oracle.lock().reader_doomed(&partition);
+                }
+                self.source_weather.end_readers(&partition, kind);
             }
             Fault::Theft { partition, time } => self.steal_reader(partition, now + time).await,
             Fault::SourceDown { time } => {
@@ -184,9 +188,10 @@ impl Fleet<'_> {
     /// Lets a stranger read a partition at the highest level there is.
     async fn steal_reader(&mut self, partition: usize, until: Instant) {
         let Some(source) = (self.hub.source())() else { return };
+        let stolen = self.partition(partition);
         let request = ReadRequest {
             group: ConsumerGroup::default(),
-            partition: self.partition(partition),
+            partition: stolen.clone(),
             from: Position::Latest,
             owner_level: Some(Epoch(i64::MAX as u64)),
             name: Arc::from("stranger"),
@@ -194,7 +199,10 @@ impl Fleet<'_> {
             prefetch_bytes: 1,
         };
         if let Ok(reader) = source.open(request).await {
-            self.oracle.lock().counts.thefts += 1;
+            let mut oracle = self.oracle.lock();
+            oracle.counts.thefts += 1;
+            oracle.reader_doomed(&stolen);
+            drop(oracle);
             self.thieves.push((until, reader));
         }
     }

@@ -45,17 +45,28 @@ impl Oracle {
         (most - least > 1).then(|| format!("not balanced: {counts:?}"))
     }
 
-    /// The owner of a partition cannot read it, and leaves it alone for a while. It goes to another one, and balance may take
-    /// that the former owner gets one for it. What failed before the faults stopped may be known only now, after a slow call.
-    pub(crate) fn gives_up(&mut self, partition: &PartitionId) {
-        self.given_up.insert(partition.clone());
-        if let Some((needed, _)) = &mut self.arrivals {
-            *needed += 2;
+    /// An instance says what it could not read. That goes to others, and balance may take that it gets something for it. What
+    /// failed before the faults stopped may be known only after a slow call; no reader fails afterwards, so whoever declines a
+    /// partition then without such a reader, or twice, moves it needlessly.
+    pub(super) fn declined(&mut self, who: &Incarnation, partitions: BTreeSet<PartitionId>) {
+        let before = self.declines.insert(who.clone(), partitions.clone()).unwrap_or_default();
+        for partition in partitions.difference(&before) {
+            if let Some((needed, _)) = &mut self.arrivals
+                && self.doomed.remove(partition)
+            {
+                *needed += 2;
+            }
         }
     }
 
+    /// The reader of a partition was made to fail for good, or was taken from its owner.
+    pub(crate) fn reader_doomed(&mut self, partition: &PartitionId) {
+        self.doomed.insert(partition.clone());
+    }
+
     /// Counts arrivals from now on, against the least number that balance takes: partitions that nobody of the members
-    /// holds, those that were asked for or are being given up, and what anybody has beyond its share.
+    /// holds, those that were asked for, and what anybody has beyond its share. Who declines a partition may have to pass it on,
+    /// and may take another one, now or when it declines it no more.
     pub(crate) fn count_arrivals(&mut self, partitions: u32) {
         let members: BTreeSet<&Incarnation> = self.live.iter().collect();
         if members.is_empty() {
@@ -68,9 +79,14 @@ impl Oracle {
                 ownership.and_then(|known| known.owner.as_ref()).filter(|owner| members.contains(owner));
             let next = ownership.and_then(|known| known.next.as_ref()).filter(|next| members.contains(next));
             needed += usize::from(next.is_some() || owner.is_none());
-            if self.given_up.contains(&PartitionId::from(number)) {
-                needed += if next.is_none() && owner.is_some() { 2 } else { 1 };
-            }
+            let decline = |who: &&&Incarnation| {
+                self.declines.get(**who).is_some_and(|declines| declines.contains(&PartitionId::from(number)))
+            };
+            needed += members
+                .iter()
+                .filter(decline)
+                .map(|who| if owner == Some(*who) { 2 } else { 1 })
+                .sum::<usize>();
             if let Some(holder) = next.or(owner) {
                 *held.entry(holder).or_default() += 1;
             }

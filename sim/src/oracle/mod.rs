@@ -118,8 +118,10 @@ pub(crate) struct Oracle {
     somebody_since: Instant,
     /// How long nobody read a partition that was handed over, and one whose owner was lost.
     pub(crate) gaps: (Vec<Duration>, Vec<Duration>),
-    /// Partitions whose owner cannot read them and leaves them to others, which have not got them yet.
-    given_up: BTreeSet<PartitionId>,
+    /// What each instance could not read and leaves to others for a while, as its last heartbeat says.
+    declines: BTreeMap<Incarnation, BTreeSet<PartitionId>>,
+    /// Partitions whose reader was ever made to fail for good, without those that were declined while arrivals were counted.
+    doomed: BTreeSet<PartitionId>,
     calm: bool,
     /// When the store's clock last jumped.
     clock_jumped: Option<Instant>,
@@ -152,7 +154,8 @@ impl Oracle {
             unread_since: BTreeMap::new(),
             somebody_since: rules.start,
             gaps: (Vec::new(), Vec::new()),
-            given_up: BTreeSet::new(),
+            declines: BTreeMap::new(),
+            doomed: BTreeSet::new(),
             calm: false,
             clock_jumped: None,
             arrivals: None,

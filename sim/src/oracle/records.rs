@@ -49,6 +49,9 @@ impl Oracle {
             }
             InstanceWrite::Leave { .. } => self.note(format_args!("leave {short}")),
         }
+        if matches!(write, InstanceWrite::Register(_) | InstanceWrite::Beat { .. }) {
+            self.declined(&who, seen.record.declines.iter().cloned().collect());
+        }
         if seen.record.state == InstanceState::Dead {
             self.live.remove(&who);
             self.dead.insert(who);
@@ -147,11 +150,8 @@ impl Oracle {
             _ => &mut self.counts.releases,
         };
         *counter += 1;
-        if ownership.owner.is_some() {
-            self.given_up.remove(partition);
-            if let Some((_, arrived)) = &mut self.arrivals {
-                *arrived += 1;
-            }
+        if let (Some((_, arrived)), true) = (&mut self.arrivals, ownership.owner.is_some()) {
+            *arrived += 1;
         }
         self.require(epoch > old_epoch, || {
             format!("5: partition {partition} went to {to} without a higher epoch than {old_epoch}")

@@ -1,5 +1,8 @@
 //! Which partition a key belongs to: the service's hash, so that a key is in the same partition there and here.
 
+/// The longest partition key that a hub takes.
+pub const KEY_CHARS_MAX: usize = 128;
+
 /// The partition of a key.
 pub fn partition_of(key: &str, partitions: u32) -> u32 {
     (i64::from(hash(key)) % i64::from(partitions)).unsigned_abs() as u32

@@ -185,6 +185,9 @@ pub(crate) struct Record {
 impl Line<'_> {
     /// Reads a line.
     pub(crate) fn parse(text: &str) -> Result<Record, String> {
+        if text.trim_start().starts_with('[') {
+            return Err("it is not a JSON object: an event is {\"body\":\"text\"}".to_owned());
+        }
         let line: Line<'_> = serde_json::from_str(text).map_err(|error| explain(&error))?;
         let key = line.key.clone();
         let partition = match &line.partition {

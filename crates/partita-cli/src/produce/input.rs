@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, IsTerminal};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -12,6 +12,7 @@ use partita_core::model::Event;
 use partita_sources::eventhubs::EncodedEvent;
 use tokio::sync::mpsc;
 
+use super::progress::Read;
 use super::routing::Routing;
 use crate::Failure;
 use crate::events::{Line, Record};
@@ -80,7 +81,7 @@ pub(crate) struct Reading {
     pub(crate) properties: Vec<(String, String)>,
     pub(crate) routing: Routing,
     /// Grows as it is read.
-    pub(crate) read_bytes: Arc<AtomicU64>,
+    pub(crate) read: Arc<Read>,
 }
 
 /// Why reading goes no further.
@@ -149,7 +150,7 @@ impl Reading {
                 let said = format!("line {}: it has more than {LINE_BYTES_MAX} bytes", number + 1);
                 return Err(Stop::Bad(said));
             }
-            self.read_bytes.fetch_add(length as u64, Ordering::Relaxed);
+            self.read.bytes.fetch_add(length as u64, Ordering::Relaxed);
             input.consume(length);
             sink.flush()?;
         }
@@ -181,7 +182,10 @@ impl Reading {
             event = event.property(name, value.as_str());
         }
         let event = EncodedEvent::new(event).map_err(|error| bad(format!("it cannot be sent: {error}")))?;
-        sink.push(Ready { line: number, partition, event })
+        sink.push(Ready { line: number, partition, event })?;
+        self.read.events.fetch_add(1, Ordering::Relaxed);
+        // The next line may be long in coming.
+        if self.count.is_some_and(|count| sink.given >= count) { Err(Stop::Enough) } else { Ok(()) }
     }
 }
 
@@ -201,7 +205,7 @@ impl<'a> Sink<'a> {
 
     fn push(&mut self, ready: Ready) -> Result<(), Stop> {
         if let Some(rate) = self.rate {
-            let due = Duration::from_secs_f64(self.given as f64 / rate);
+            let due = Duration::try_from_secs_f64(self.given as f64 / rate).unwrap_or(Duration::MAX);
             let early = due.saturating_sub(self.began.elapsed());
             if !early.is_zero() {
                 self.flush()?;
@@ -235,7 +239,7 @@ mod tests {
             rate: None,
             properties: Vec::new(),
             routing: Routing::of_test(4),
-            read_bytes: Arc::default(),
+            read: Arc::default(),
         };
         let mut sink = Sink::new(&chunks, None);
         // A buffer of three bytes: lines span it in every way.
@@ -257,6 +261,7 @@ mod tests {
         assert_eq!(read(b"one\ntwo\n\nfour", false, None), (vec![1, 2, 3, 4], Ok(())));
         assert_eq!(read(b"", false, None), (vec![], Ok(())));
         assert_eq!(read(b"a\nb\nc\n", false, Some(2)).0, [1, 2]);
+        assert_eq!(read(b"", false, Some(0)).0, [0; 0]);
     }
 
     #[test]

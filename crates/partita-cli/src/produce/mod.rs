@@ -10,14 +10,13 @@ use std::io::{self, IsTerminal};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 use std::time::Instant;
 
 use partita_sources::eventhubs::EventHubs;
 use tokio::sync::mpsc;
 
 use self::input::{CHUNKS_MAX, Chunk, Reading, Source};
-use self::progress::Progress;
+use self::progress::{Progress, Read};
 use self::routing::Routing;
 use self::sending::Sending;
 use crate::connection::{ConnectionArgs, HELP, runtime};
@@ -88,6 +87,9 @@ pub(crate) struct Args {
     connection: ConnectionArgs,
 }
 
+/// One event a day, about.
+const RATE_MIN: f64 = 0.00001;
+
 fn parse_property(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
@@ -97,8 +99,8 @@ fn parse_property(text: &str) -> Result<(String, String), String> {
 
 fn parse_rate(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
-        Ok(rate) if rate > 0.0 && rate.is_finite() => Ok(rate),
-        _ => Err("write a number above 0".to_owned()),
+        Ok(rate) if rate >= RATE_MIN && rate.is_finite() => Ok(rate),
+        _ => Err(format!("write a number of at least {RATE_MIN}, which is one event a day")),
     }
 }
 
@@ -122,9 +124,9 @@ async fn produce(args: Args, client: EventHubs, source: Source) -> Result<ExitCo
         Out::stderr().line("Type a line per event; Ctrl-D ends.")?;
     }
     let mut sending = Sending::new(client.clone(), partitions);
-    let read_bytes = Arc::new(AtomicU64::new(0));
-    let progress = Progress::start(&args, &source, sending.producer(), &read_bytes);
-    let (chunks, read) = mpsc::channel(CHUNKS_MAX);
+    let read = Arc::new(Read::default());
+    let progress = Progress::start(&args, &source, sending.producer(), &read);
+    let (chunks, taken) = mpsc::channel(CHUNKS_MAX);
     let reading = Reading {
         source,
         jsonl: args.jsonl,
@@ -132,26 +134,34 @@ async fn produce(args: Args, client: EventHubs, source: Source) -> Result<ExitCo
         rate: args.rate,
         properties: args.properties.clone(),
         routing,
-        read_bytes,
+        read,
     };
     let (tell, end) = tokio::sync::oneshot::channel();
     std::thread::spawn(move || {
         let _ = tell.send(reading.run(&chunks));
     });
     let began = Instant::now();
-    let sent = send(&mut sending, read).await;
-    // All that was taken is on its way: it is waited for, whatever happened.
-    let finished = sending.finish().await;
+    let (interrupted, cut) = interrupt::both();
+    let done = tokio::select! {
+        done = send_all(&mut sending, taken, interrupted) => Some(done),
+        () = cut => None,
+    };
     progress.end();
     let took = began.elapsed();
-    let said = match (sent, finished) {
-        (Err(failure), _) | (_, Err(failure)) => Err(failure),
+    let said = match done {
+        None => Err(Failure::Interrupted(sending.in_doubt())),
+        Some(Err(failure)) => Err(failure),
         // Whoever reads has stopped, unless it was told to; then it may wait for a line.
-        (Ok(Ended::Read), Ok(())) => end.await.unwrap_or(Ok(())).map_err(Failure::Run),
-        (Ok(Ended::Interrupted), Ok(())) => Ok(()),
+        Some(Ok(Ended::Read)) => {
+            end.await.unwrap_or_else(|_| Err("reading ended early".to_owned())).map_err(Failure::Run)
+        }
+        Some(Ok(Ended::Interrupted)) => Ok(()),
     };
     if !args.quiet {
-        report::print(&client, &sending, took, &mut Out::stderr()).await?;
+        // A hub that is away is not asked where its partitions end.
+        let asks = !matches!(said, Err(Failure::Unreachable(_) | Failure::Interrupted(_)));
+        report::print(asks.then_some(&client), client.hub().as_str(), &sending, took, &mut Out::stderr())
+            .await?;
     }
     said.map(|()| ExitCode::SUCCESS)
 }
@@ -163,8 +173,23 @@ enum Ended {
     Interrupted,
 }
 
-async fn send(sending: &mut Sending, mut read: mpsc::Receiver<Chunk>) -> Result<Ended, Failure> {
-    let interrupted = interrupt::first();
+/// Sends until there is no more, or the user wants no more, and waits for what was taken, whatever happened.
+async fn send_all(
+    sending: &mut Sending,
+    mut read: mpsc::Receiver<Chunk>,
+    interrupted: impl Future<Output = ()>,
+) -> Result<Ended, Failure> {
+    let sent = send(sending, &mut read, interrupted).await;
+    // What failed first is told here; what followed from it, before.
+    sending.finish().await?;
+    sent
+}
+
+async fn send(
+    sending: &mut Sending,
+    read: &mut mpsc::Receiver<Chunk>,
+    interrupted: impl Future<Output = ()>,
+) -> Result<Ended, Failure> {
     tokio::pin!(interrupted);
     loop {
         // Only waiting is interrupted: what was taken is sent.

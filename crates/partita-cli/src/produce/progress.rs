@@ -12,18 +12,22 @@ use super::input::Source;
 use super::{Args, shows_progress};
 use crate::output::{grouped, has_colour};
 
+/// When nothing was sent for so long, although there is something to send, the hub is away.
+const AWAY_AFTER: Duration = Duration::from_secs(2);
 const REDRAW: Duration = Duration::from_millis(100);
+
+/// What was read so far.
+#[derive(Default, Debug)]
+pub(crate) struct Read {
+    pub(crate) bytes: AtomicU64,
+    pub(crate) events: AtomicU64,
+}
 
 /// A bar on a terminal, elsewhere nothing.
 pub(crate) struct Progress(Option<(ProgressBar, JoinHandle<()>)>);
 
 impl Progress {
-    pub(crate) fn start(
-        args: &Args,
-        source: &Source,
-        producer: &BufferedProducer,
-        read_bytes: &Arc<AtomicU64>,
-    ) -> Self {
+    pub(crate) fn start(args: &Args, source: &Source, producer: &BufferedProducer, read: &Arc<Read>) -> Self {
         if !shows_progress(args, source) {
             return Self(None);
         }
@@ -42,16 +46,31 @@ impl Progress {
         if let Ok(style) = ProgressStyle::with_template(&template) {
             bar.set_style(style.progress_chars("━━─"));
         }
-        let (shown, producer, read_bytes) = (bar.clone(), producer.clone(), Arc::clone(read_bytes));
+        let (shown, producer, read) = (bar.clone(), producer.clone(), Arc::clone(read));
         let task = tokio::spawn(async move {
             let began = tokio::time::Instant::now();
+            let (mut last_sent, mut last_change) = (0, began);
             loop {
                 tokio::time::sleep(REDRAW).await;
                 let sent: u64 = producer.outcomes().iter().map(|of| of.sent_events).sum();
-                let read = read_bytes.load(Ordering::Relaxed);
-                shown.set_position(if events.is_some() { sent } else { read });
+                if sent != last_sent {
+                    (last_sent, last_change) = (sent, tokio::time::Instant::now());
+                }
+                shown.set_position(match events {
+                    Some(_) => sent,
+                    // What was read and is not sent yet does not count.
+                    None => {
+                        let bytes = read.bytes.load(Ordering::Relaxed) as f64;
+                        (bytes * sent as f64 / read.events.load(Ordering::Relaxed).max(1) as f64) as u64
+                    }
+                });
                 let rate = sent as f64 / began.elapsed().as_secs_f64();
-                shown.set_message(format!("{} events sent, {}/s", grouped(sent), grouped(rate as u64)));
+                let waits = producer.buffered().0 > 0 && last_change.elapsed() >= AWAY_AFTER;
+                let pace = match waits {
+                    true => "waiting for the hub".to_owned(),
+                    false => format!("{}/s", grouped(rate as u64)),
+                };
+                shown.set_message(format!("{} events sent, {pace}", grouped(sent)));
                 shown.tick();
             }
         });

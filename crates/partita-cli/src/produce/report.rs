@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use partita_core::model::LastEnqueued;
 use partita_sources::eventhubs::EventHubs;
 
@@ -32,25 +33,41 @@ fn numbers(before: Option<&LastEnqueued>, after: Option<&LastEnqueued>, sent: u6
     }
 }
 
-/// Says what was sent and where it is.
+/// How long the hub may take to say where its partitions end now. Without it the numbers are not shown.
+const ASK_TIME_MAX: Duration = Duration::from_secs(5);
+
+/// Where the partitions that got events end now, if the hub says so.
+async fn ends(client: Option<&EventHubs>, sent: &[Sent]) -> Vec<Option<LastEnqueued>> {
+    let ask = async |client: &EventHubs| {
+        join_all(sent.iter().map(async |part| Some(client.partition(&part.partition).await.ok()?.end))).await
+    };
+    let asked = match client {
+        Some(client) => tokio::time::timeout(ASK_TIME_MAX, ask(client)).await.ok(),
+        None => None,
+    };
+    asked.unwrap_or_else(|| vec![None; sent.len()])
+}
+
+/// Says what was sent, and where it is, if there is a client to ask.
 pub(crate) async fn print(
-    client: &EventHubs,
+    client: Option<&EventHubs>,
+    hub: &str,
     sending: &Sending,
     took: Duration,
     out: &mut Out,
 ) -> Result<(), Failure> {
     let mut rows = Vec::new();
-    for sent in sending.sent() {
-        let after = client.partition(&sent.partition).await.ok().map(|properties| properties.end);
-        let numbers = numbers(sent.before.as_ref(), after.as_ref(), sent.events);
-        rows.push((sent, numbers));
+    let sent = sending.sent();
+    let ends = ends(client, &sent).await;
+    for (part, after) in sent.into_iter().zip(ends) {
+        let numbers = numbers(part.before.as_ref(), after.as_ref(), part.events);
+        rows.push((part, numbers));
     }
     let (mut sent, mut bytes) = (0, 0);
     for (part, _) in &rows {
         sent += part.events;
         bytes += part.bytes;
     }
-    let hub = client.hub();
     let size = Size(bytes);
     let rate = (sent as f64 / took.as_secs_f64().max(0.001)) as u64;
     let speed = match sent {

@@ -5,6 +5,7 @@ use partita_sources::eventhubs::{BufferedProducer, EventHubs, Route, SendError};
 
 use super::input::{Chunk, Ready};
 use crate::Failure;
+use crate::output::counted;
 
 /// Where a partition ended before the first event was sent to it.
 #[derive(Clone)]
@@ -71,6 +72,15 @@ impl Sending {
     /// Waits until all events have an outcome.
     pub(crate) async fn finish(&mut self) -> Result<(), Failure> {
         self.producer.flush().await.map_err(|error| self.failure(error))
+    }
+
+    /// What is said when it is not waited for.
+    pub(crate) fn in_doubt(&self) -> String {
+        match self.producer.buffered().0 as u64 {
+            0 => "interrupted".to_owned(),
+            1 => "interrupted: 1 more event may have arrived or not".to_owned(),
+            more => format!("interrupted: {} more may have arrived or not", counted(more, "event")),
+        }
     }
 
     fn failure(&self, error: SendError) -> Failure {

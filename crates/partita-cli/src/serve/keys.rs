@@ -45,8 +45,10 @@ impl KeyPlace {
                      not repeated, because it may be the key itself)"
                 ),
             })?,
-            Self::Variable(name) => std::env::var(name)
-                .map_err(|_| format!("cannot read the key in {self}: the variable is not set, or no text"))?,
+            Self::Variable(name) => std::env::var(name).map_err(|_| match is_a_name(name) {
+                true => format!("cannot read the key in {self}: the variable is not set, or no text"),
+                false => "cannot read the key: env: is followed by the name of a variable".to_owned(),
+            })?,
         };
         let key = text.trim_end_matches(['\r', '\n']);
         if key.is_empty() {
@@ -60,6 +62,11 @@ impl KeyPlace {
         }
         Ok(key.to_owned())
     }
+}
+
+/// Whether this is how variables are named, and not a key.
+fn is_a_name(text: &str) -> bool {
+    text.bytes().all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_')
 }
 
 /// What a rule allows.
@@ -108,9 +115,9 @@ impl FromStr for RuleSpec {
                 // As in the service, it includes the others.
                 "manage" => given = Rights { listen: true, send: true, manage: true },
                 _ => {
-                    return Err(format!(
-                        "{right:?} is no right: use listen, send or manage, with commas between"
-                    ));
+                    return Err(
+                        "a right is listen, send or manage: write them with commas between".to_owned()
+                    );
                 }
             }
         }
@@ -147,7 +154,7 @@ mod tests {
         for text in ["", "x", "x=key", "x:send", "x:send=", "x:send:eh1:y=key"] {
             assert!(refused(text).contains("such as sensors:send:eh1=sensors.key"), "{text}");
         }
-        assert!(refused("x:fly=key").contains("use listen, send or manage"));
+        assert!(refused("x:fly=key").contains("a right is listen, send or manage"));
         assert!(refused("x:send:/=key").contains("names are of letters"));
         assert!(refused(":send=key").contains("a rule's name"));
     }

@@ -146,7 +146,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "DIR", requires = "tls_self_signed", help_heading = "TLS")]
     tls_dir: Option<PathBuf>,
 
-    /// The key of RootManageSharedAccessKey, in a file, instead of the emulator's, which everybody knows
+    /// The key of RootManageSharedAccessKey, in a file or env:VARIABLE, instead of the emulator's, which everybody knows
     #[arg(long, value_name = "FILE", env = "PARTITA_KEY_FILE", help_heading = "Access")]
     key_file: Option<PathBuf>,
 

@@ -112,11 +112,14 @@ fn refused_after_report(hub: &Hub, args: &[&str], input: &[u8]) -> (i32, String)
 fn a_line_that_cannot_be_sent_is_named_and_those_before_it_are_sent() {
     let hub = Hub::start(&["--memory", "--hub", "eh1:1"]);
     let large = format!("small\n{}\nafter\n", "x".repeat(2 << 20));
+    let key = format!("{{\"body\":1}}\n{{\"body\":2,\"key\":\"{}\"}}\n{{\"body\":3}}\n", "k".repeat(129));
     for (args, input, part, before) in [
         (&["eh1", "--jsonl"][..], "{\"body\":\"a\"}\n{\"boddy\":1}\n", "line 2: unknown field `boddy`", 1),
         (&["eh1", "--jsonl"], "hello\n", "line 1: it is not a JSON object", 0),
         (&["eh1", "--jsonl"], "{\"body\":1}\n\n{\"body\":2}\n[]\n", "line 4: ", 2),
         (&["eh1"], &large, "line 2: the event has 2097", 1),
+        (&["eh1", "--jsonl"], &key, "line 2: the partition key has 129 characters", 1),
+        (&["eh1", "--jsonl"], "[1]\n", "line 1: it is not a JSON object", 0),
     ] {
         let events = consume_json(&hub, &["eh1"]).len();
         let (code, said) = refused_after_report(&hub, args, input.as_bytes());
@@ -197,6 +200,36 @@ fn a_hub_that_is_killed_again_and_again_has_every_line_once_and_in_order() {
         assert_eq!(numbers.len(), COUNT / 2, "partition {partition}");
         assert!(numbers.windows(2).all(|pair| pair[0] + 2 == pair[1]), "partition {partition}");
     }
+}
+
+#[test]
+fn whoever_does_not_wait_for_the_hub_is_told_what_is_in_doubt() {
+    let hub = Hub::start(&["--memory", "--hub", "eh1:1"]);
+    let mut producer = spawn(&hub, &["produce", "eh1"]);
+    let mut typed = producer.stdin.take().unwrap();
+    typed.write_all(b"sent\n").unwrap();
+    wait_for("the first line", || (consume(&hub, &["eh1"]) == b"sent\n").then_some(()));
+    // It is acknowledged before the next one is handed over.
+    hub.says(&["fault", "delay", "10m", "--role", "sender"]);
+    typed.write_all(b"in doubt\n").unwrap();
+    wait_for("the second line", || (consume(&hub, &["eh1"]) == b"sent\nin doubt\n").then_some(()));
+    interrupt(&producer);
+    let output = producer.wait_with_output().unwrap();
+    let said = text(&output.stderr);
+    assert!(said.contains("interrupted: 1 more event may have arrived or not"), "{said}");
+    assert_eq!(output.status.code(), Some(130));
+}
+
+#[test]
+fn a_count_is_enough_without_the_next_line() {
+    let hub = Hub::start(&["--memory", "--hub", "eh1:1"]);
+    let mut producer = spawn(&hub, &["produce", "eh1", "-n", "2"]);
+    let mut typed = producer.stdin.take().unwrap();
+    typed.write_all(b"a\nb\n").unwrap();
+    let status = wait_for("the end", || producer.try_wait().unwrap());
+    assert!(status.success());
+    drop(typed);
+    assert_eq!(consume(&hub, &["eh1"]), b"a\nb\n");
 }
 
 #[test]

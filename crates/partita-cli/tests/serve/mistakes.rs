@@ -120,7 +120,11 @@ fn config_files_with_mistakes() {
 #[test]
 fn keys_and_certificates_that_cannot_be_used() {
     let dir = tempfile::tempdir().unwrap();
-    check(said(dir.path(), &["--key-file", "/no/such/key"]), 2, &["cannot read the key in /no/such/key"]);
+    check(
+        said(dir.path(), &["--key-file", "/no/such/key"]),
+        2,
+        &["cannot read the key", "name the file that it is in"],
+    );
     check(said(dir.path(), &["--rule", "x:send=env:NO_SUCH_KEY"]), 2, &["$NO_SUCH_KEY", "not set"]);
     let empty = dir.path().join("empty");
     std::fs::write(&empty, "").unwrap();
@@ -176,7 +180,7 @@ fn options_that_mean_nothing() {
         (&["--retention-size", "much"], "is no size"),
         (&["--fsync", "sometimes"], "possible values: always, interval, never"),
         (&["--listen", "everywhere"], "write localhost"),
-        (&["--rule", "x:fly=key"], "use listen, send or manage"),
+        (&["--rule", "x:fly=key"], "a right is listen, send or manage"),
     ] {
         let (code, said) = refused(&mut serve(dir.path(), args));
         check((code, said), 2, &[part]);

@@ -18,7 +18,7 @@ pub const FORMAT_EVENT: u32 = 0;
 pub const FORMAT_BATCH: u32 = partita_amqp::event::batch::FORMAT;
 
 /// The longest partition key.
-pub const KEY_CHARS_MAX: usize = 128;
+pub const KEY_CHARS_MAX: usize = partita_amqp::event::KEY_CHARS_MAX;
 
 pub(crate) const PRODUCER_ID: &str = "com.microsoft:producer-id";
 pub(crate) const PRODUCER_EPOCH: &str = "com.microsoft:producer-epoch";

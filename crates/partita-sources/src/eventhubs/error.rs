@@ -82,6 +82,11 @@ impl EventHubsError {
         Self { uncertain: true, ..self }
     }
 
+    /// The same, of something that was not even tried.
+    pub(crate) fn certain(self) -> Self {
+        Self { uncertain: false, ..self }
+    }
+
     /// What it means for whoever called.
     pub fn kind(&self) -> SourceErrorKind {
         self.kind

@@ -42,14 +42,20 @@ impl Native {
             .iter()
             .map(|(partition, slot)| {
                 let known = slot.known.as_ref();
-                let owner = known.and_then(|known| known.owner.clone());
+                let me = || Some(self.me.incarnation.clone());
+                // What is on its way counts as done: a plan without it would ask for something else in its place.
+                let (owner, next) = match slot.write {
+                    Some((WriteKind::Claim, _)) => (me(), None),
+                    Some((WriteKind::Request, _)) => (known.and_then(|known| known.owner.clone()), me()),
+                    _ => known.map(|known| (known.owner.clone(), known.next.clone())).unwrap_or_default(),
+                };
                 Holding {
                     partition: partition.clone(),
                     owner: owner.map(|owner| {
                         let state = self.owner_state(now, &owner);
                         (owner, state)
                     }),
-                    next: known.and_then(|known| known.next.clone()),
+                    next,
                 }
             })
             .collect();

@@ -35,6 +35,10 @@ struct Bench {
 
 impl Bench {
     fn new() -> Self {
+        Self::with_partitions(1)
+    }
+
+    fn with_partitions(partitions: u32) -> Self {
         let core = Native::new(Config {
             id: InstanceId::new("me"),
             host: Arc::from("here"),
@@ -63,7 +67,7 @@ impl Bench {
             namespace: Namespace::new("n"),
             hub: HubName::new("h"),
             stream: None,
-            partitions: vec![PartitionId::from(0)],
+            partitions: (0..partitions).map(PartitionId::from).collect(),
         }));
         bench
     }
@@ -147,7 +151,10 @@ impl Bench {
 
     /// Another instance, which only writes what the test says.
     fn other(&self) -> Incarnation {
-        let other = Incarnation::new(InstanceId::new("other"), 1);
+        self.join(Incarnation::new(InstanceId::new("other"), 1))
+    }
+
+    fn join(&self, other: Incarnation) -> Incarnation {
         self.in_store(StoreCall::Instance(InstanceWrite::Register(InstanceRecord {
             incarnation: other.clone(),
             host: Arc::from("there"),
@@ -180,6 +187,20 @@ impl Bench {
     }
 }
 
+/// A partition that nobody ever owned becomes somebody's.
+fn taken(partition: u32, owner: &Incarnation) -> StoreCall {
+    StoreCall::Ownership(OwnershipWrite {
+        partition: partition.into(),
+        expect: None,
+        owner: Some(owner.clone()),
+        epoch: Epoch(1),
+        next: None,
+        reason: MoveReason::Claimed,
+        op: Op { by: owner.clone(), number: u64::from(partition) + 1 },
+        checkpoint: None,
+    })
+}
+
 fn at(sequence: i64) -> StreamPosition {
     StreamPosition { sequence: SequenceNumber(sequence), offset: Offset::number(sequence as u64 * 10) }
 }
@@ -203,6 +224,35 @@ fn joins_then_claims_then_opens() {
     bench.answer_all();
     assert!(bench.saw(|effect| matches!(effect, Effect::Registered)));
     assert_eq!(bench.opened(), Some(Epoch(1)));
+}
+
+#[test]
+fn requests_that_are_not_answered_yet_count_so_that_no_more_is_asked_for() {
+    // Which partitions the plan chooses depends on the names.
+    for nonce in 0..20 {
+        let mut bench = Bench::with_partitions(6);
+        let other = bench.other();
+        bench.join(Incarnation::new(InstanceId::new("third"), nonce));
+        for partition in 0..6 {
+            bench.in_store(taken(partition, &other));
+        }
+        // Two of six are its share of three. They are answered one after the other, with time between.
+        let (first, write) = bench.until_ownership_write();
+        let (second, delayed) = bench.until_ownership_write();
+        let answer = bench.in_store(StoreCall::Ownership(write));
+        bench.apply(Input::Answer(first, Ok(answer)));
+        for _ in 0..5 {
+            bench.pass(30 * MS);
+            bench.apply(Input::Changed);
+            while let Some((id, call)) = bench.calls.pop_front() {
+                assert!(!matches!(call, StoreCall::Ownership(_)), "asked for a third one (nonce {nonce})");
+                let answer = bench.in_store(call);
+                bench.apply(Input::Answer(id, Ok(answer)));
+            }
+        }
+        let answer = bench.in_store(StoreCall::Ownership(delayed));
+        bench.apply(Input::Answer(second, Ok(answer)));
+    }
 }
 
 #[test]

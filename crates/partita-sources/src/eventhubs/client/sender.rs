@@ -36,7 +36,7 @@ impl SenderEnd {
         let lost = || EventHubsError::retriable("the connection to the hub was lost");
         let command = Command::Send { link: self.link, format, payload, reply };
         self.commands.send(command).await.map_err(|_| lost())?;
-        outcome.await.unwrap_or_else(|_| Err(lost()))
+        outcome.await.unwrap_or_else(|_| Err(lost().uncertain()))
     }
 
     /// Whether the connection is gone.
@@ -148,14 +148,19 @@ impl Sender {
 
     /// Passes outcomes on.
     pub(super) fn outcome(&mut self, ids: DeliveryRange, state: Option<&DeliveryState>) {
-        let outcome = match state {
-            Some(DeliveryState::Accepted) => Ok(()),
-            Some(DeliveryState::Rejected(error)) => {
-                Err(EventHubsError::of_peer("the send", error.as_deref()))
-            }
-            Some(DeliveryState::Received { .. }) => return,
-            _ => Err(EventHubsError::retriable("the hub did not take the events, and did not say why")),
-        };
+        let outcome =
+            match state {
+                Some(DeliveryState::Accepted) => Ok(()),
+                Some(DeliveryState::Rejected(error)) => {
+                    let error = EventHubsError::of_peer("the send", error.as_deref());
+                    // What is refused for good was not written. What went wrong for now may have been, in part or whole: a hub
+                    // whose disk failed may find it there when it starts again.
+                    Err(if error.is_retriable() { error.uncertain() } else { error })
+                }
+                Some(DeliveryState::Received { .. }) => return,
+                _ => Err(EventHubsError::retriable("the hub did not take the events, and did not say why")
+                    .uncertain()),
+            };
         self.sent = std::mem::take(&mut self.sent)
             .into_iter()
             .filter_map(|(id, reply)| {

@@ -1,8 +1,7 @@
 //! Events that go to the hub together, and know how many still fit.
 
 use bytes::Bytes;
-use partita_amqp::event;
-use partita_amqp::event::batch;
+use partita_amqp::event::{self, KEY_CHARS_MAX, batch};
 use partita_amqp::types::EncodeError;
 use partita_core::model::{Event, EventBuilder, Offset, PartitionId, SequenceNumber, Timestamp};
 use std::sync::Arc;
@@ -71,6 +70,14 @@ impl EncodedEvent {
         let _ = batch::push(&self.bytes, events);
     }
 
+    /// Whether a hub takes its key.
+    pub(super) fn check_key(&self) -> Result<(), AddError> {
+        match self.key().map_or(0, |key| key.chars().count()) {
+            chars if chars > KEY_CHARS_MAX => Err(AddError::KeyTooLong { chars }),
+            _ => Ok(()),
+        }
+    }
+
     /// The key that it goes by.
     pub fn key(&self) -> Option<&str> {
         self.key.as_deref()
@@ -91,6 +98,12 @@ pub enum AddError {
         size: usize,
         /// The hub's limit.
         max: usize,
+    },
+    /// A hub refuses the key, and with it the whole batch.
+    #[error("the partition key has {chars} characters, and a hub takes {KEY_CHARS_MAX}: shorten it")]
+    KeyTooLong {
+        /// How many it has.
+        chars: usize,
     },
     /// A batch goes to one partition, so its events have one key.
     #[error("the events of the batch have different partition keys: make a batch per key")]
@@ -135,6 +148,7 @@ impl EventBatch {
 
     /// Adds an event that is encoded already, if it has room for it.
     pub fn add_encoded(&mut self, event: &EncodedEvent) -> Result<(), AddError> {
+        event.check_key()?;
         let mixed = match &self.route {
             Route::Partition(_) => false,
             Route::Key(key) => event.key.as_ref().is_some_and(|own| own != key),

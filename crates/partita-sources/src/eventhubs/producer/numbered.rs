@@ -6,7 +6,7 @@
 
 use bytes::Bytes;
 use partita_amqp::event::batch::{self, FORMAT};
-use partita_amqp::performative::Attach;
+use partita_amqp::performative::{Attach, condition};
 use partita_core::model::{PartitionId, Value};
 
 use super::links::address;
@@ -17,6 +17,9 @@ const IDEMPOTENT: &str = "com.microsoft:idempotent-producer";
 const PRODUCER_ID: &str = "com.microsoft:producer-id";
 const PRODUCER_EPOCH: &str = "com.microsoft:producer-epoch";
 const PRODUCER_SEQUENCE: &str = "com.microsoft:producer-sequence-number";
+
+/// How a hub may refuse a link because of the numbers.
+const NOT_TAKEN: [&str; 3] = [condition::NOT_IMPLEMENTED, condition::NOT_ALLOWED, condition::INVALID_FIELD];
 
 /// The most that numbers add to a batch.
 pub(super) const HEAD_BYTES_MAX: usize = 128;
@@ -38,6 +41,8 @@ pub(super) struct Numbered {
     link: Option<SenderEnd>,
     /// Whether a batch was begun and not settled.
     under_way: bool,
+    /// Whether the hub said that it takes no numbers.
+    refused: bool,
 }
 
 /// Whether events are numbered.
@@ -60,12 +65,12 @@ fn before(sequence: i32) -> i32 {
 
 impl Numbered {
     pub(super) fn new(partition: PartitionId) -> Self {
-        Self { partition, identity: None, next: None, link: None, under_way: false }
+        Self { partition, identity: None, next: None, link: None, under_way: false, refused: false }
     }
 
-    /// Whether the hub ever said who we are. Until then nothing was sent.
-    pub(super) fn is_known(&self) -> bool {
-        self.identity.is_some()
+    /// Whether the hub takes no numbers. Nothing was sent, then.
+    pub(super) fn is_refused(&self) -> bool {
+        self.refused
     }
 
     /// Begins another batch. If the last one was not settled, because whoever sent it went away, it is in doubt.
@@ -140,11 +145,15 @@ impl Numbered {
         if let Some(next) = self.next {
             attach.properties.push((symbol(PRODUCER_SEQUENCE), Value::Int(before(next))));
         }
-        let link = client.produce(attach).await?;
+        let first = self.identity.is_none();
+        let link = client.produce(attach).await.inspect_err(|error| {
+            self.refused = first && error.condition().is_some_and(|condition| NOT_TAKEN.contains(&condition));
+        })?;
         let number = |name: &str| link.granted.property(name).and_then(Value::as_i64);
         let epoch = number(PRODUCER_EPOCH).and_then(|epoch| i16::try_from(epoch).ok());
         let last = number(PRODUCER_SEQUENCE).and_then(|last| i32::try_from(last).ok());
         let (Some(id), Some(epoch), Some(last)) = (number(PRODUCER_ID), epoch, last) else {
+            self.refused = first;
             let text = format!("the hub '{}' takes no idempotent producers", client.config().hub);
             return Err(EventHubsError::fatal(text));
         };

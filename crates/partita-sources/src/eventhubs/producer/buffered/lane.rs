@@ -186,6 +186,11 @@ impl Lane {
         }
     }
 
+    /// A batch that nobody will send.
+    pub(super) fn take(&self) -> Option<Gathered> {
+        self.lock().sealed.pop_front()
+    }
+
     /// The next batch that is to go; `None` when the lane is closed and empty.
     pub(super) async fn next(&self) -> Option<Gathered> {
         loop {

@@ -25,6 +25,9 @@ use super::{ATTEMPTS, AddError, EncodedEvent, Route, SendError};
 use crate::eventhubs::EventHubsError;
 use crate::eventhubs::client::{Client, SenderEnd};
 
+/// Longer times are meant as for ever, and this is as good.
+const TIME_MAX: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+
 /// Makes a [`BufferedProducer`].
 #[derive(Clone, Debug)]
 pub struct BufferedProducerBuilder {
@@ -52,7 +55,7 @@ impl BufferedProducerBuilder {
 
     /// How long an event waits for others to go with; 5 ms if nothing is said.
     pub fn linger(mut self, linger: Duration) -> Self {
-        self.linger = linger;
+        self.linger = linger.min(TIME_MAX);
         self
     }
 
@@ -70,7 +73,7 @@ impl BufferedProducerBuilder {
 
     /// For how long a send that fails for now is tried again; a minute if nothing is said.
     pub fn send_time_max(mut self, time: Duration) -> Self {
-        self.send_time_max = time;
+        self.send_time_max = time.min(TIME_MAX);
         self
     }
 
@@ -170,14 +173,17 @@ impl BufferedProducer {
     /// The same for an event that is encoded already. It goes by the route's key, and keeps its own.
     pub async fn send_encoded(&self, route: Route, event: &EncodedEvent) -> Result<Receipt, SendError> {
         let shared = &self.0.0;
-        if shared.closed.load(Ordering::Relaxed) {
+        let ready = shared.ready().await?;
+        // Not before: whoever closes closes the lanes that there are, and those that come later are closed by this.
+        if shared.closed.load(Ordering::SeqCst) {
             return Err(SendError::Closed);
         }
-        let ready = shared.ready().await?;
         let (size, max) = (event.size(), ready.batch_bytes_max);
         if size > max {
             return Err(SendError::Event { index: 0, source: AddError::TooLarge { size, max } });
         }
+        // One event that the hub refuses would fail all that go with it.
+        event.check_key().map_err(|source| SendError::Event { index: 0, source })?;
         let place = ready.places.of(&route, event.key())?;
         let room = shared.room(size, ready).await;
         let lane = &ready.lanes[place.unwrap_or_else(|| ready.any())];
@@ -185,7 +191,8 @@ impl BufferedProducer {
             Added::Here { receipt, start } => {
                 room.keep();
                 if start {
-                    tokio::spawn(shared.clone().run(lane.clone()));
+                    let tender = Tender { shared: shared.clone(), lane: lane.clone(), under_way: None };
+                    tokio::spawn(tender.run());
                 }
                 // Whoever began to wait before this was added did not see it.
                 if shared.in_want.load(Ordering::SeqCst) > 0 {
@@ -306,40 +313,23 @@ impl Shared {
     }
 
     fn close(&self) {
-        self.closed.store(true, Ordering::Relaxed);
+        self.closed.store(true, Ordering::SeqCst);
         for lane in self.ready.get().iter().flat_map(|ready| &ready.lanes) {
             lane.close(SendError::Closed);
         }
     }
 
-    /// Sends the batches of a lane until it is closed and empty.
-    async fn run(self: Arc<Self>, lane: Arc<Lane>) {
-        let mut sender = match self.options.numbering {
-            Numbering::Never => Sender::Plain(None),
-            Numbering::IfTaken | Numbering::Always => Sender::Numbered(Numbered::new(lane.partition.clone())),
-        };
-        let mut failed = None;
-        while let Some(mut batch) = lane.next().await {
-            let (count, bytes) = (batch.count, batch.events.len());
-            let outcome = match &failed {
-                Some(error) => Err(SendError::clone(error)),
-                None => self.send(&lane, &mut sender, &mut batch).await.map_err(SendError::Hub),
-            };
-            lane.count(count, bytes, &outcome);
-            if let Err(error) = &outcome {
-                let partition = lane.partition.as_str();
-                tracing::warn!(hub = %self.options.client.config().hub, partition, events = count, %error, "events not sent");
-                let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
-                failure.get_or_insert_with(|| error.clone());
-                if self.options.stop_on_failure {
-                    lane.close(error.clone());
-                    failed = Some(error.clone());
-                }
-            }
-            self.events.add_permits(count);
-            self.bytes.add_permits(bytes.min(self.options.bytes_max));
-            batch.into_teller().tell(outcome);
-        }
+    /// Gives back the room of a batch that has its outcome.
+    fn give_back(&self, (events, bytes): (usize, usize)) {
+        self.events.add_permits(events);
+        self.bytes.add_permits(bytes.min(self.options.bytes_max));
+    }
+
+    /// Remembers a failure for whoever flushes.
+    fn failed(&self, lane: &Lane, events: usize, error: &SendError) {
+        let partition = lane.partition.as_str();
+        tracing::warn!(hub = %self.options.client.config().hub, partition, events, %error, "events not sent");
+        self.failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_with(|| error.clone());
     }
 
     async fn send(
@@ -357,9 +347,7 @@ impl Shared {
         }
         let result = loop {
             match attempts.take(sender.send(client, &lane.partition, &events)).await {
-                Some(Err(error)) if !error.is_retriable() && self.goes_without(sender) => {
-                    *sender = Sender::Plain(None);
-                }
+                Some(Err(_)) if self.goes_without(sender) => *sender = Sender::Plain(None),
                 Some(result) => break result,
                 None => {}
             }
@@ -370,10 +358,71 @@ impl Shared {
         result
     }
 
-    /// Whether a hub that refused a numbered sender is to be tried without numbers. Nothing was sent until then.
+    /// Whether a hub that takes no numbers is to have the events without.
     fn goes_without(&self, sender: &Sender) -> bool {
         self.options.numbering == Numbering::IfTaken
-            && matches!(sender, Sender::Numbered(numbered) if !numbered.is_known())
+            && matches!(sender, Sender::Numbered(numbered) if numbered.is_refused())
+    }
+}
+
+/// Sends the batches of a lane. If it ends early, because its runtime does, whoever waits for the lane is told.
+#[derive(Debug)]
+struct Tender {
+    shared: Arc<Shared>,
+    lane: Arc<Lane>,
+    /// Events and bytes of the batch that has no outcome yet.
+    under_way: Option<(usize, usize)>,
+}
+
+impl Tender {
+    /// Sends until the lane is closed and empty.
+    async fn run(mut self) {
+        let mut sender = match self.shared.options.numbering {
+            Numbering::Never => Sender::Plain(None),
+            Numbering::IfTaken | Numbering::Always => {
+                Sender::Numbered(Numbered::new(self.lane.partition.clone()))
+            }
+        };
+        let mut stopped: Option<SendError> = None;
+        while let Some(mut batch) = self.lane.next().await {
+            let size = (batch.count, batch.events.len());
+            self.under_way = Some(size);
+            let outcome = match &stopped {
+                Some(error) => Err(error.clone()),
+                None => {
+                    let sent = self.shared.send(&self.lane, &mut sender, &mut batch).await;
+                    if let (Err(error), true) = (&sent, self.shared.options.stop_on_failure) {
+                        // What comes after was certainly not sent.
+                        let error = SendError::Hub(error.clone().certain());
+                        self.lane.close(error.clone());
+                        stopped = Some(error);
+                    }
+                    sent.map_err(SendError::Hub)
+                }
+            };
+            self.lane.count(size.0, size.1, &outcome);
+            if let Err(error) = &outcome {
+                self.shared.failed(&self.lane, size.0, error);
+            }
+            self.under_way = None;
+            self.shared.give_back(size);
+            batch.into_teller().tell(outcome);
+        }
+    }
+}
+
+impl Drop for Tender {
+    fn drop(&mut self) {
+        self.lane.close(SendError::Closed);
+        self.under_way.take().into_iter().for_each(|size| self.shared.give_back(size));
+        while let Some(batch) = self.lane.take() {
+            let size = (batch.count, batch.events.len());
+            let outcome = Err(SendError::Closed);
+            self.lane.count(size.0, size.1, &outcome);
+            self.shared.failed(&self.lane, size.0, &SendError::Closed);
+            self.shared.give_back(size);
+            batch.into_teller().tell(outcome);
+        }
     }
 }
 
