@@ -178,12 +178,14 @@ impl Core {
         let bytes = read_range(&*file, segment.end())?;
         let found = scan(ScanInput {
             bytes: &bytes,
+            reach: segment.end(),
             start: segment.start,
             segment: segment.id,
             seed: segment.seed,
             first_commit: (!segment.damaged).then_some(segment.first_commit),
             boot: segment.boot,
             table: segment.table.clone(),
+            guessed: false,
             producers: None,
             sealed: true,
         });

@@ -22,11 +22,20 @@ pub(crate) struct Housekeeper {
     failing: bool,
     /// The last segment that was looked through, and when.
     scrubbed: (u64, Instant),
+    /// A segment that was taken away, as long as a power cut may bring it back.
+    unsettled: Option<Removal>,
+}
+
+/// A segment that was taken away, and the spare that it became.
+#[derive(Debug)]
+struct Removal {
+    segment: u64,
+    spare: Option<Spare>,
 }
 
 impl Housekeeper {
     pub(crate) fn new(core: Arc<Core>) -> Self {
-        Self { core, failing: false, scrubbed: (0, Instant::now()) }
+        Self { core, failing: false, scrubbed: (0, Instant::now()), unsettled: None }
     }
 
     /// Does all that is due. False if something failed and is worth trying again later.
@@ -106,7 +115,16 @@ impl Housekeeper {
         Ok(())
     }
 
-    fn apply_retention(&self) -> bool {
+    fn apply_retention(&mut self) -> bool {
+        let applied = self.remove_expired();
+        if let Err(error) = &applied {
+            tracing::warn!(hub = self.core.hub, %error, "an old segment could not be removed");
+        }
+        applied.is_ok()
+    }
+
+    fn remove_expired(&mut self) -> io::Result<()> {
+        self.settle_removal()?;
         let core = &self.core;
         let facts: Vec<SegmentFacts> = read(&core.segments)
             .iter()
@@ -116,42 +134,58 @@ impl Housekeeper {
                 bytes: segment.capacity,
             })
             .collect();
-        for _ in 0..expired(&facts, &lock(&core.retention).clone(), core.settings.clock.now_ms()) {
-            if let Err(error) = self.remove_oldest() {
-                tracing::warn!(hub = core.hub, %error, "an old segment could not be removed");
-                return false;
-            }
-        }
-        true
-    }
-
-    fn remove_oldest(&self) -> io::Result<()> {
-        let core = &self.core;
-        let Some(segment) = write(&core.segments).pop_front() else { return Ok(()) };
-        // Before the file changes: a reader that still has it open then takes a failed checksum for what it is.
-        segment.retire();
-        lock(&core.indexes).remove(segment.id);
-        lock(&core.to_index).retain(|waiting| waiting.id != segment.id);
-        match core.disk.remove(&index_path(&core.dir, segment.id)) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
-        let spare = core.spares.name_for(&core.dir, segment.capacity);
-        match &spare {
-            Some(path) => core.disk.rename(&segment.path, path)?,
-            None => core.disk.remove(&segment.path)?,
-        }
-        // One by one, so that a power cut never leaves a hole between segments.
-        core.disk.sync_dir(&core.dir)?;
-        tracing::debug!(
-            hub = core.hub,
-            segment = segment.id,
-            recycled = spare.is_some(),
-            "old segment removed"
-        );
-        if let Some(path) = spare {
-            core.spares.put(Spare { path, bytes: segment.capacity });
+        let retention = *lock(&core.retention);
+        for _ in 0..expired(&facts, &retention, core.settings.clock.now_ms()) {
+            self.remove_oldest()?;
         }
         Ok(())
+    }
+
+    /// Removes the oldest segment. It stays one until its file is gone: the next pass would take the one after it, and
+    /// leave a hole.
+    fn remove_oldest(&mut self) -> io::Result<()> {
+        let core = &self.core;
+        let Some(segment) = read(&core.segments).front().cloned() else { return Ok(()) };
+        gone(core.disk.remove(&index_path(&core.dir, segment.id)))?;
+        let mut spare = core.spares.name_for(&core.dir, segment.capacity);
+        segment.retire(|| {
+            let there = gone(match &spare {
+                Some(path) => core.disk.rename(&segment.path, path),
+                None => core.disk.remove(&segment.path),
+            })?;
+            spare = spare.take().filter(|_| there);
+            // Before it is retired: whoever finds it so asks what the oldest one is.
+            write(&core.segments).pop_front();
+            Ok(())
+        })?;
+        lock(&core.indexes).remove(segment.id);
+        lock(&core.to_index).retain(|waiting| waiting.id != segment.id);
+        let spare = spare.map(|path| Spare { path, bytes: segment.capacity });
+        self.unsettled = Some(Removal { segment: segment.id, spare });
+        self.settle_removal()
+    }
+
+    /// Makes the last removal durable: before the next one, so that a power cut never leaves a hole between segments, and
+    /// before anything is written to the file, which may otherwise come back under its former name.
+    fn settle_removal(&mut self) -> io::Result<()> {
+        let core = &self.core;
+        if self.unsettled.is_some() {
+            core.disk.sync_dir(&core.dir)?;
+        }
+        if let Some(Removal { segment, spare }) = self.unsettled.take() {
+            tracing::debug!(hub = core.hub, segment, recycled = spare.is_some(), "old segment removed");
+            if let Some(spare) = spare {
+                core.spares.put(spare);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether a file was there to be taken away.
+fn gone(taken: io::Result<()>) -> io::Result<bool> {
+    match taken {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        taken => taken.map(|()| true),
     }
 }

@@ -133,7 +133,12 @@ impl Producers {
             first_offset: placed.first_offset,
             time_ms: placed.time_ms,
         };
-        let known = self.find(placed.partition, stamp.id).filter(|known| known.epoch == stamp.epoch);
+        let known = self.find(placed.partition, stamp.id);
+        // A later incarnation began while the batch was written: that one counts, and what it sent.
+        if known.is_some_and(|known| known.epoch > stamp.epoch) {
+            return;
+        }
+        let known = known.filter(|known| known.epoch == stamp.epoch);
         let mut sent = known.map(|known| known.sent.clone()).unwrap_or_default();
         sent.push(batch);
         sent.drain(..sent.len().saturating_sub(REMEMBERED));
@@ -287,6 +292,23 @@ mod tests {
         let stolen = AppendError::ProducerStolen { id: 9, epoch: 4 };
         assert_eq!(send(&mut producers, 3, 8, 1), Verdict::Refused(stolen));
         assert_eq!(send(&mut producers, 4, 1, 1), Verdict::Append);
+    }
+
+    #[test]
+    fn a_batch_that_is_written_while_its_producer_is_replaced_does_not_bring_the_former_back() {
+        let mut producers = Producers::new(4);
+        assert_eq!(send(&mut producers, 0, 1, 1), Verdict::Append);
+        // Judged, and written without the lock: meanwhile a new incarnation begins, and perhaps sends.
+        let late = stamp(0, 2);
+        assert_eq!(producers.judge([(0, 1, Some(&late))]), [Verdict::Append]);
+        assert_eq!(producers.begin(0, 9, Some(1)), Ok(ProducerState { epoch: 1, last_sequence: None }));
+        producers.appended(late, &placed(2, 1));
+        assert_eq!(producers.state(0, 9), Some(ProducerState { epoch: 1, last_sequence: None }));
+        assert_eq!(send(&mut producers, 1, 70, 1), Verdict::Append);
+        producers.appended(late, &placed(2, 1));
+        assert_eq!(producers.state(0, 9), Some(ProducerState { epoch: 1, last_sequence: Some(70) }));
+        let stolen = AppendError::ProducerStolen { id: 9, epoch: 1 };
+        assert_eq!(send(&mut producers, 0, 3, 1), Verdict::Refused(stolen));
     }
 
     #[test]

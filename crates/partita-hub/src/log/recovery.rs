@@ -12,9 +12,10 @@ use super::aligned::AlignedBuf;
 use super::core::{Core, lock, read_range, write};
 use super::disk::{Access, Disk, WriteMode, is_full, probe, read_full, write_exact};
 use super::error::OpenError;
-use super::format::{BLOCK, NewSegment, ProducerEntry, Seed, SegmentHeader, StoreId, Table};
+use super::format::{BLOCK, NewSegment, ProducerEntry, Seed, SegmentHeader, StoreId, Table, TableEntry};
+use super::index::LiveIndex;
 use super::producers::Producers;
-use super::scan::{PlacedBatch, Scan, ScanInput, scan};
+use super::scan::{EVENT_BYTES_MIN, PlacedBatch, Scan, ScanInput, scan};
 use super::segment::{Segment, SegmentParts, segment_id, segment_path};
 use super::settings::{Durability, Settings};
 use super::spares::Spare;
@@ -79,9 +80,25 @@ impl fmt::Display for Recovery {
 struct Found {
     id: u64,
     path: PathBuf,
+    /// How much of it is there, and how much there was, or can have been.
     len: u64,
+    capacity: u64,
     header: Option<(SegmentHeader, Table)>,
     producers: Vec<ProducerEntry>,
+}
+
+impl Found {
+    /// Whether groups can be added.
+    fn is_whole(&self) -> bool {
+        self.header.is_some() && self.len == self.capacity
+    }
+}
+
+/// The partitions when a segment was begun.
+struct Start {
+    table: Table,
+    /// Whether nothing tells, and the table is beyond all that can have been.
+    guessed: bool,
 }
 
 /// The log after its last readable header, scanned.
@@ -185,10 +202,10 @@ fn find_segments(
         if header.as_ref().is_some_and(|header| header.store != store) {
             return Err(OpenError::Foreign { path });
         }
-        let header = header.filter(|h| (h.hub, h.segment) == (hub, id) && h.capacity <= len);
+        let header = header.filter(|h| (h.hub, h.segment) == (hub, id));
         // A file that became longer has nothing of ours behind its capacity; one whose header is lost is no larger than any.
-        let longest = settings.segment_bytes_max.max(settings.smallest_segment(settings.partitions));
-        let len = header.as_ref().map_or(len.min(longest), |header| header.capacity);
+        let largest = settings.largest_segment(settings.partitions);
+        let capacity = header.as_ref().map_or(largest, |header| header.capacity);
         let (mut known, mut producers) = (None, Vec::new());
         if let Some(header) = header {
             let mut bytes = vec![0; header.data_start() - BLOCK];
@@ -201,7 +218,7 @@ fn find_segments(
             let (found, asked) = (header.partitions, settings.partitions);
             return Err(OpenError::FewerPartitions { hub, found, asked });
         }
-        out.push(Found { id, path, len, header: known, producers });
+        out.push(Found { id, path, len: len.min(capacity), capacity, header: known, producers });
     }
     Ok(out)
 }
@@ -277,27 +294,39 @@ fn resume(core: &Arc<Core>, found: Vec<Found>, recovery: &mut Recovery) -> Resul
         let next = found.get(at + 1).and_then(|next| next.header.as_ref());
         let told = next.filter(|(header, _)| header.prev_segment == segment.id);
         let newest = at + 1 == found.len();
-        // A lost table is what the segment before led to. If that is not known either, the segment's events cannot be
-        // told from those of others, and it is left alone.
-        let start = match (&segment.header, &last) {
-            (Some((_, table)), _) => Some(table.clone()),
-            (None, Some(before)) if before.id + 1 == segment.id => Some(before.table.clone()),
-            (None, _) => (segment.id == 1).then(Table::new),
-        };
+        let start = start_of(core, segment, last.as_ref());
         if segment.header.is_none() {
-            let bytes = 0..if start.is_some() { BLOCK as u64 } else { segment.len };
-            recovery.damage.push(Damage { segment: segment.id, bytes });
+            recovery.damage.push(Damage { segment: segment.id, bytes: 0..BLOCK as u64 });
         }
-        let (end, live) = match told {
-            Some((header, _)) => (header.prev_end.min(segment.len), None),
+        // What is missing of a file that was shortened.
+        let known = segment.header.is_some().then_some(segment.capacity);
+        let missing =
+            segment.len.max(BLOCK as u64)..told.map(|(header, _)| header.prev_end).or(known).unwrap_or(0);
+        if !missing.is_empty() {
+            recovery.damage.push(Damage { segment: segment.id, bytes: missing });
+        }
+        let (end, table, live) = match told {
+            Some((header, _)) if !start.guessed => (header.prev_end.min(segment.len), start.table, None),
+            Some((header, next)) => {
+                let end = header.prev_end.min(segment.len);
+                let (mut scanned, _) =
+                    scan_segment(core, segment, start, last.as_ref(), Some(end)).map_err(fail)?;
+                report(&mut scanned, segment.id, recovery);
+                // Partitions that have no batch in it are where they are after it.
+                for (p, first) in scanned.first.iter_mut().enumerate() {
+                    let next = next.get(p).copied().unwrap_or_default();
+                    *first = if first.next_seq > next.next_seq { next } else { *first };
+                }
+                (end, scanned.first, None)
+            }
             None => {
-                let (scanned, live) = scan_last(core, segment, last.as_ref(), recovery).map_err(fail)?;
+                let (scanned, first, live) =
+                    scan_last(core, segment, start, last.as_ref(), recovery).map_err(fail)?;
                 let end = scanned.end;
                 last = Some(scanned);
-                (end, Some(live))
+                (end, first, Some(live))
             }
         };
-        let table = start.unwrap_or_else(|| next_table(&found[at..], last.as_ref()));
         let last_time = match told {
             Some((_, table)) => newest_time(table),
             None => last.as_ref().map_or(0, |last| newest_time(&last.table)),
@@ -315,8 +344,8 @@ fn resume(core: &Arc<Core>, found: Vec<Found>, recovery: &mut Recovery) -> Resul
             damaged: header.is_none(),
             end,
             last_time,
-            // Nothing is added to a segment whose header is damaged.
-            sealed: !newest || header.is_none(),
+            // Nothing is added to a segment whose header is damaged, or whose file was shortened.
+            sealed: !newest || !segment.is_whole(),
             live,
         })));
     }
@@ -343,13 +372,13 @@ fn resume(core: &Arc<Core>, found: Vec<Found>, recovery: &mut Recovery) -> Resul
     }
     file.sync().map_err(fail)?;
     core.disk.sync_dir(&core.dir).map_err(fail)?;
-    if !active.damaged {
+    if !active.is_sealed() {
         fill_tail(core, &active, &mut last);
     }
     let block = (last.end - last.end % BLOCK as u64) as usize;
     let resume = Resume {
         partial: last.bytes.get(block..last.end as usize).unwrap_or_default().to_vec(),
-        abandoned: active.damaged,
+        abandoned: active.is_sealed(),
         segment: active,
         file,
         next_commit: last.next_commit,
@@ -360,21 +389,43 @@ fn resume(core: &Arc<Core>, found: Vec<Found>, recovery: &mut Recovery) -> Resul
     Ok(Writer::new(core.clone(), resume))
 }
 
-/// Scans a segment that no header after it closes.
-fn scan_last(
+/// Where the partitions stood when a segment was begun. A lost table is what the segment before led to. If that is not
+/// known either, its batches tell; a partition without one goes on beyond what all segments before can have held.
+fn start_of(core: &Core, segment: &Found, before: Option<&Last>) -> Start {
+    let partitions = core.partitions();
+    let known = match (&segment.header, before) {
+        (Some((_, table)), _) => Some(table.clone()),
+        (None, Some(before)) if before.id + 1 == segment.id => Some(before.table.clone()),
+        (None, _) => (segment.id == 1).then(Table::new),
+    };
+    if let Some(mut table) = known {
+        // Partitions that were added later started at 0.
+        table.resize(table.len().max(partitions as usize), Default::default());
+        return Start { table, guessed: false };
+    }
+    let largest = core.settings.largest_segment(partitions);
+    let bytes = segment.id.saturating_sub(1).saturating_mul(largest);
+    let last_time = |p: usize| before.and_then(|last| last.table.get(p)).map_or(0, |entry| entry.last_time);
+    let beyond = |p: usize| TableEntry {
+        next_seq: bytes / EVENT_BYTES_MIN,
+        next_offset: bytes,
+        last_offset: bytes,
+        last_time: last_time(p),
+    };
+    Start { table: (0..partitions as usize).map(beyond).collect(), guessed: true }
+}
+
+/// Scans a segment; up to `sealed_at` if the next one's header says where it ends.
+fn scan_segment(
     core: &Core,
     segment: &Found,
+    start: Start,
     before: Option<&Last>,
-    recovery: &mut Recovery,
-) -> io::Result<(Last, super::index::LiveIndex)> {
+    sealed_at: Option<u64>,
+) -> io::Result<(Scan, Vec<u8>)> {
     let file = core.disk.open(&segment.path, Access::Read)?;
-    let bytes = read_range(&*file, segment.len)?;
-    let header = segment.header.as_ref();
-    let table = match (header, before) {
-        (Some((_, table)), _) => table.clone(),
-        (None, Some(before)) => before.table.clone(),
-        (None, None) => Table::new(),
-    };
+    let bytes = read_range(&*file, sealed_at.unwrap_or(segment.len))?;
+    let header = segment.header.as_ref().map(|(header, _)| header);
     let producers = match (header, before) {
         (None, Some(before)) => before.producers.clone(),
         _ => {
@@ -382,21 +433,39 @@ fn scan_last(
             Producers::of(segment.producers.clone(), keep)
         }
     };
-    let boot = header.map(|(header, _)| header.boot).or(before.map(|last| last.boot_max)).unwrap_or(1);
-    let found: Scan = scan(ScanInput {
+    let boot = header.map(|header| header.boot).or(before.map(|last| last.boot_max)).unwrap_or(1);
+    let found = scan(ScanInput {
         bytes: &bytes,
-        start: header.map_or(BLOCK, |(header, _)| header.data_start()) as u64,
+        reach: sealed_at.unwrap_or(segment.capacity),
+        start: header.map_or(BLOCK, |header| header.data_start()) as u64,
         segment: segment.id,
         seed: Seed::new(core.store, segment.id),
-        first_commit: header.map(|(header, _)| header.first_commit),
+        first_commit: header.map(|header| header.first_commit),
         boot,
-        table,
+        table: start.table,
+        guessed: start.guessed,
         producers: Some(producers),
-        sealed: false,
+        sealed: sealed_at.is_some(),
     });
+    Ok((found, bytes))
+}
+
+fn report(found: &mut Scan, segment: u64, recovery: &mut Recovery) {
     recovery.groups += found.groups;
     recovery.torn_bytes += found.torn;
-    recovery.damage.extend(found.damage.into_iter().map(|bytes| Damage { segment: segment.id, bytes }));
+    recovery.damage.extend(found.damage.drain(..).map(|bytes| Damage { segment, bytes }));
+}
+
+/// Scans a segment that no header after it closes. Returns also the partitions at its start, and its index.
+fn scan_last(
+    core: &Core,
+    segment: &Found,
+    start: Start,
+    before: Option<&Last>,
+    recovery: &mut Recovery,
+) -> io::Result<(Last, Table, LiveIndex)> {
+    let (mut found, bytes) = scan_segment(core, segment, start, before, None)?;
+    report(&mut found, segment.id, recovery);
     let next_commit = found.next_commit.or(before.map(|last| last.next_commit)).unwrap_or(1);
     let last = Last {
         id: segment.id,
@@ -410,16 +479,7 @@ fn scan_last(
         next_commit,
         boot_max: found.boot_max.max(before.map_or(0, |last| last.boot_max)),
     };
-    Ok((last, found.index))
-}
-
-/// Where the partitions stand after a segment whose own header is lost.
-fn next_table(from: &[Found], last: Option<&Last>) -> Table {
-    let later = from.iter().find_map(|segment| segment.header.as_ref());
-    match later {
-        Some((_, table)) => table.clone(),
-        None => last.map(|last| last.table.clone()).unwrap_or_default(),
-    }
+    Ok((last, found.first, found.index))
 }
 
 fn newest_time(table: &Table) -> i64 {

@@ -7,14 +7,16 @@ use memchr::memmem;
 
 use super::format::{
     BLOCK, BatchHeader, FLAG_MARK, FLAG_RELAXED, GROUP_HEADER, GROUP_MAGIC, GroupHeader, GroupView, Seed,
-    Table, parse_group,
+    Table, TableEntry, parse_group,
 };
 use super::index::LiveIndex;
 use super::producers::Producers;
 use super::writer::Placed;
 
 /// The least that an event takes on disk: one byte, and its end.
-const EVENT_BYTES_MIN: u64 = 5;
+pub(crate) const EVENT_BYTES_MIN: u64 = 5;
+/// How a group begins.
+const MAGIC: [u8; 4] = GROUP_MAGIC.to_le_bytes();
 
 /// A batch and its place in the segment.
 pub(crate) type PlacedBatch = (u64, BatchHeader);
@@ -24,6 +26,8 @@ pub(crate) type PlacedBatch = (u64, BatchHeader);
 pub(crate) struct ScanInput<'a> {
     /// The segment from its start, up to where its groups can reach.
     pub(crate) bytes: &'a [u8],
+    /// Up to where groups can have reached before the file was shortened; the end of `bytes` if it was not.
+    pub(crate) reach: u64,
     pub(crate) start: u64,
     pub(crate) segment: u64,
     pub(crate) seed: Seed,
@@ -32,6 +36,9 @@ pub(crate) struct ScanInput<'a> {
     pub(crate) boot: u32,
     /// The partitions at the start of the segment.
     pub(crate) table: Table,
+    /// Whether nothing tells where the partitions stand but their first batches. Those without one then are where the
+    /// table says: beyond all that can have been.
+    pub(crate) guessed: bool,
     /// The idempotent producers at the start of the segment, if anyone wants to know.
     pub(crate) producers: Option<Producers>,
     /// Whether the segment is known to be written up to the end of `bytes`, so that a hole at the end is damage.
@@ -43,6 +50,8 @@ pub(crate) struct ScanInput<'a> {
 pub(crate) struct Scan {
     /// Where the last group ends.
     pub(crate) end: u64,
+    /// The partitions before the first group: as told, or as their first batches tell.
+    pub(crate) first: Table,
     /// The partitions after the last group.
     pub(crate) table: Table,
     pub(crate) producers: Option<Producers>,
@@ -71,6 +80,7 @@ pub(crate) fn scan(input: ScanInput<'_>) -> Scan {
 
 struct Scanner<'a> {
     bytes: &'a [u8],
+    reach: u64,
     segment: u64,
     seed: Seed,
     sealed: bool,
@@ -79,13 +89,18 @@ struct Scanner<'a> {
     expect: Option<u64>,
     boot: u32,
     boot_max: u32,
+    first: Table,
     table: Table,
+    /// Partitions of which only a limit is known.
+    guessed: Vec<bool>,
     producers: Option<Producers>,
     /// Damaged bytes before each partition's last batch: what came after that may have held events of it.
     settled: Vec<u64>,
     damaged_bytes: u64,
     index: LiveIndex,
     damage: Vec<Range<u64>>,
+    /// The group found last that proves what is before it to have been durable.
+    voucher: Option<(usize, GroupHeader)>,
     groups: u64,
     recent: VecDeque<(Range<u64>, Vec<PlacedBatch>)>,
 }
@@ -94,6 +109,7 @@ impl<'a> Scanner<'a> {
     fn new(input: ScanInput<'a>) -> Self {
         Self {
             bytes: input.bytes,
+            reach: input.reach,
             segment: input.segment,
             seed: input.seed,
             sealed: input.sealed,
@@ -103,11 +119,14 @@ impl<'a> Scanner<'a> {
             boot: input.boot,
             boot_max: input.boot,
             settled: vec![0; input.table.len()],
+            guessed: vec![input.guessed; input.table.len()],
+            first: input.table.clone(),
             table: input.table,
             producers: input.producers,
             damaged_bytes: 0,
             index: LiveIndex::default(),
             damage: Vec::new(),
+            voucher: None,
             groups: 0,
             recent: VecDeque::new(),
         }
@@ -124,9 +143,11 @@ impl<'a> Scanner<'a> {
             self.take(view);
             return true;
         }
-        let next = self.look_ahead();
+        let next = self.later(self.at + 1).next();
+        // Where the header is lost, what stands before the first group is its table and no torn tail.
+        let headless = self.expect.is_none();
         let damaged =
-            self.sealed || next.as_ref().is_some_and(|(_, group)| group.header.flags & FLAG_RELAXED == 0);
+            self.sealed || headless || next.as_ref().is_some_and(|(at, _)| self.is_vouched_for(*at));
         if !damaged {
             if let Some((_, left_over)) = next {
                 self.boot_max = self.boot_max.max(left_over.header.boot);
@@ -163,31 +184,43 @@ impl<'a> Scanner<'a> {
             && self.continues(view)
     }
 
+    /// Whether a group is of a later commit, and no left-over of an earlier boot.
+    fn is_later(&self, header: &GroupHeader) -> bool {
+        header.boot >= self.boot && self.expect.is_none_or(|expect| header.commit >= expect)
+    }
+
     fn continues(&self, view: &GroupView) -> bool {
         let mut last: Option<(u32, u64)> = None;
         view.batches.iter().all(|(_, batch, _)| {
             let p = batch.partition as usize;
-            let next = match last {
-                Some((partition, next)) if partition == batch.partition => next,
-                _ => self.table.get(p).map_or(0, |entry| entry.next_seq),
-            };
+            let again = last.filter(|(partition, _)| *partition == batch.partition);
+            let stands = || self.table.get(p).map_or(0, |entry| entry.next_seq);
+            let (next, again) = (again.map_or_else(stands, |(_, next)| next), again.is_some());
             last = Some((batch.partition, batch.next_seq()));
             let holed = self.settled.get(p).copied().unwrap_or(0) < self.damaged_bytes;
-            batch.base_seq == next || (holed && batch.base_seq > next)
+            let guessed = !again && self.guessed.get(p).copied().unwrap_or(false);
+            batch.base_seq == next || guessed || (holed && batch.base_seq > next)
         })
     }
 
-    /// The next group of a later commit that is no left-over of an earlier boot.
-    fn look_ahead(&self) -> Option<(usize, GroupView)> {
-        let from = self.at + 1;
-        let rest = self.bytes.get(from..)?;
-        let later = |at: usize| {
-            let group = parse_group(&self.bytes[at..], self.segment, self.seed)?;
-            let header = &group.header;
-            let later = header.boot >= self.boot && self.expect.is_none_or(|expect| header.commit >= expect);
-            later.then_some((at, group))
-        };
-        memmem::find_iter(rest, &GROUP_MAGIC.to_le_bytes()).find_map(|at| later(from + at))
+    /// The groups from `from` on that come later.
+    fn later(&self, from: usize) -> impl Iterator<Item = (usize, GroupView)> + '_ {
+        let rest = self.bytes.get(from..).unwrap_or_default();
+        memmem::find_iter(rest, &MAGIC).filter_map(move |at| {
+            let group = parse_group(&self.bytes[from + at..], self.segment, self.seed)?;
+            self.is_later(&group.header).then_some((from + at, group))
+        })
+    }
+
+    /// Whether a later group, `from` or behind it, was written only when all before it was durable. A relaxed one says
+    /// nothing: the write before it may have been lost.
+    fn is_vouched_for(&mut self, from: usize) -> bool {
+        let known = self.voucher.is_some_and(|(at, header)| at >= from && self.is_later(&header));
+        if !known {
+            let found = self.later(from).find(|(_, group)| group.header.flags & FLAG_RELAXED == 0);
+            self.voucher = found.map(|(at, group)| (at, group.header));
+        }
+        self.voucher.is_some()
     }
 
     fn take(&mut self, view: &GroupView) {
@@ -195,9 +228,19 @@ impl<'a> Scanner<'a> {
             let p = batch.partition as usize;
             if self.table.len() <= p {
                 self.table.resize(p + 1, Default::default());
+                self.first.resize(p + 1, Default::default());
+                self.guessed.resize(p + 1, false);
                 self.settled.resize(p + 1, 0);
             }
             let pos = self.at + at;
+            if std::mem::take(&mut self.guessed[p]) {
+                self.first[p] = TableEntry {
+                    next_seq: batch.base_seq,
+                    next_offset: batch.base_offset,
+                    last_offset: batch.base_offset,
+                    last_time: batch.time_ms,
+                };
+            }
             let entry = &mut self.table[p];
             entry.next_seq = batch.next_seq();
             entry.next_offset = batch.next_offset();
@@ -234,9 +277,7 @@ impl<'a> Scanner<'a> {
     /// anything else there is a later write that did not finish.
     fn torn(&self) -> u64 {
         let rest = &self.bytes[self.at.min(self.bytes.len())..];
-        let begun = GroupHeader::peek(rest, self.segment).filter(|header| {
-            header.boot >= self.boot && self.expect.is_none_or(|expect| header.commit >= expect)
-        });
+        let begun = GroupHeader::peek(rest, self.segment).filter(|header| self.is_later(header));
         if let Some(header) = begun {
             return u64::from(header.len).clamp(GROUP_HEADER as u64, rest.len() as u64);
         }
@@ -244,8 +285,25 @@ impl<'a> Scanner<'a> {
         rest[..padding].iter().rposition(|byte| *byte != 0).map_or(0, |last| last as u64 + 1)
     }
 
+    /// Whether groups may be missing because the file was shortened. A group starts where the one before it ends, so none
+    /// is missing if there is room for one and none was begun, or one that ends within the file.
+    fn is_cut(&self, torn: u64) -> bool {
+        let rest = self.bytes.len().saturating_sub(self.at);
+        self.reach > self.bytes.len() as u64 && (rest < GROUP_HEADER || torn >= rest as u64)
+    }
+
     fn finish(mut self) -> Scan {
-        let torn = if self.sealed { 0 } else { self.torn() };
+        let mut torn = if self.sealed { 0 } else { self.torn() };
+        if self.is_cut(torn) {
+            if self.at < self.bytes.len() {
+                self.damage.push(self.at as u64..self.bytes.len() as u64);
+            }
+            self.damaged_bytes += self.reach.saturating_sub(self.at as u64);
+            if let Some(producers) = &mut self.producers {
+                producers.forget();
+            }
+            torn = 0;
+        }
         for (entry, settled) in self.table.iter_mut().zip(&self.settled) {
             // Events may have been lost whose numbers nothing tells. Numbers are never used twice, so skip as many as
             // there can have been; a reader gets an error for them.
@@ -253,9 +311,15 @@ impl<'a> Scanner<'a> {
             entry.next_seq += lost.div_ceil(EVENT_BYTES_MIN);
             entry.next_offset += lost;
         }
+        for ((first, entry), _) in
+            self.first.iter_mut().zip(&self.table).zip(&self.guessed).filter(|(_, guessed)| **guessed)
+        {
+            *first = *entry;
+        }
         Scan {
             end: self.at as u64,
             marked: self.marked as u64,
+            first: self.first,
             table: self.table,
             producers: self.producers,
             index: self.index,

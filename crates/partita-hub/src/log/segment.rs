@@ -20,8 +20,8 @@ pub(crate) struct Segment {
     pub(crate) first_commit: u64,
     pub(crate) boot: u32,
     pub(crate) seed: Seed,
-    /// The partitions at the start of the segment. If its header is damaged and nothing else tells: those at its end, so
-    /// that it seems to have no events and a reader of the segment before it meets a gap.
+    /// The partitions at the start of the segment. If its header is damaged and nothing else tells: where their first
+    /// batches are.
     pub(crate) table: Table,
     /// Whether the header cannot be read.
     pub(crate) damaged: bool,
@@ -103,8 +103,12 @@ impl Segment {
         self.retired.load(Ordering::Acquire)
     }
 
-    pub(crate) fn retire(&self) {
+    /// Takes the file away by `take`. Whoever opens the segment meanwhile waits, and finds it retired unless that failed.
+    pub(crate) fn retire(&self, take: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+        let _opening = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        take()?;
         self.retired.store(true, Ordering::Release);
+        Ok(())
     }
 
     /// Where a partition stands at the start of the segment; partitions added later start at 0.

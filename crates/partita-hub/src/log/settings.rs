@@ -141,6 +141,11 @@ impl Settings {
         self.segment_bytes_first.max((need as u64).next_power_of_two()).next_multiple_of(BLOCK as u64)
     }
 
+    /// The size that no segment exceeds.
+    pub(crate) fn largest_segment(&self, partitions: u32) -> u64 {
+        self.segment_bytes_max.max(self.smallest_segment(partitions))
+    }
+
     /// The size of the segment after one of `bytes`.
     pub(crate) fn next_segment(&self, bytes: u64, partitions: u32) -> u64 {
         let smallest = self.smallest_segment(partitions);

@@ -144,7 +144,12 @@ impl Writer {
 
     /// Room for batches in the current segment. Space for a mark is set aside.
     fn room_here(&self) -> usize {
-        (self.segment.capacity - self.end).saturating_sub(2 * GROUP_HEADER as u64) as usize
+        self.left().saturating_sub(2 * GROUP_HEADER as u64) as usize
+    }
+
+    /// What is left of the current segment: nothing if its file is shorter than its header.
+    fn left(&self) -> u64 {
+        self.segment.capacity.saturating_sub(self.end)
     }
 
     /// Why the hub takes no more events.
@@ -204,7 +209,7 @@ impl Writer {
 
     /// Writes a mark if groups came since the last one. Damage before a mark is told from a torn tail.
     pub(crate) fn mark(&mut self) {
-        let room = self.segment.capacity - self.end >= GROUP_HEADER as u64;
+        let room = self.left() >= GROUP_HEADER as u64;
         if !self.unmarked || self.abandoned || self.failed.is_some() || !room {
             return;
         }

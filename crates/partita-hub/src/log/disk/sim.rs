@@ -188,8 +188,11 @@ impl SimDisk {
     fn change_name(&self, change: NameChange) -> io::Result<()> {
         let mut state = self.state();
         let fault = state.next_call(false, false)?;
-        apply(&mut state.names, NameChange { add: change.add.clone(), remove: change.remove.clone() });
-        state.unsynced_names.push(change);
+        // For want of space nothing happens; after another error it may have happened.
+        if fault != Some(Fault::Enospc) {
+            apply(&mut state.names, NameChange { add: change.add.clone(), remove: change.remove.clone() });
+            state.unsynced_names.push(change);
+        }
         state.finish(fault)
     }
 }

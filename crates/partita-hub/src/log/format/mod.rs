@@ -17,7 +17,7 @@ pub(crate) use group::{
 pub(crate) use index::{IndexEntry, SealedIndex};
 pub use producer::ProducerStamp;
 pub(crate) use producer::{PRODUCER_BLOCK, PRODUCER_ENTRY, ProducerEntry, REMEMBERED, SentBatch};
-pub(crate) use segment::{NewSegment, SegmentHeader, Table};
+pub(crate) use segment::{NewSegment, SegmentHeader, Table, TableEntry};
 pub(crate) use store::{StoreRecord, StoreRecordError};
 
 /// The unit in which the log writes, and to which headers are padded.

@@ -205,3 +205,79 @@ fn relaxed_logs_lose_only_their_end_and_what_was_lost_does_not_come_back() {
         }
     }
 }
+
+/// Compares what is there with what was sent; it has at least `promised` events of each partition.
+fn check_prefix(oracle: &mut Oracle, bench: &Bench, promised: [u64; PARTITIONS as usize], what: &str) {
+    assert!(bench.recovery.is_clean(), "{what}: {}", bench.recovery);
+    for (partition, promised) in (0..).zip(promised) {
+        let (events, errors) = bench.read_all(partition);
+        assert!(errors.is_empty(), "{what}: {errors:?}");
+        let kept = events.len() as u64;
+        assert!(kept >= promised, "{what}: {kept} of {promised} events of partition {partition}");
+        for ((seq, event), expected) in events.into_iter().zip(0..) {
+            assert_eq!(seq, expected, "{what}");
+            let is = (event.offset, event.text);
+            match oracle.acknowledged.get(&(partition, seq)) {
+                Some(known) => assert_eq!(*known, is, "{what}"),
+                None => {
+                    assert_eq!(oracle.unknown.remove(&is.1), Some(partition), "{what}: {} was made up", is.1);
+                    oracle.acknowledged.insert((partition, seq), is);
+                }
+            }
+        }
+        oracle.acknowledged.retain(|(p, seq), _| *p != partition || *seq < kept);
+    }
+}
+
+#[test]
+fn what_a_mark_or_a_durable_commit_follows_is_kept_whatever_the_log_was_told_before() {
+    let mut crashes = 0;
+    for seed in 0..600 {
+        let mut rng = Rng::with_seed(seed);
+        let disk = SimDisk::new(seed);
+        disk.set_direct(rng.bool());
+        let mut oracle = Oracle::default();
+        let mut promised = [0; PARTITIONS as usize];
+        for life in 0..6 {
+            let durability = if rng.u8(..3) > 0 { Durability::Never } else { Durability::Always };
+            if life < 5 && rng.bool() {
+                disk.plan(When::Call(disk.calls() + rng.u64(..60)), Fault::PowerOff);
+            }
+            let Ok(mut bench) = Bench::open(&disk, Settings { durability, ..small(PARTITIONS) }) else {
+                crashes += 1;
+                disk.reboot();
+                continue;
+            };
+            if !disk.is_off() {
+                check_prefix(&mut oracle, &bench, promised, &format!("seed {seed} life {life}"));
+                // Opening makes durable what it found.
+                promised = std::array::from_fn(|p| bench.core.end_of(p as u32));
+            }
+            for _ in 0..rng.usize(1..25) {
+                bench.keeper.step();
+                let group = oracle.group(&mut rng);
+                let placed = bench.commit(&group);
+                let marked = rng.u8(..6) == 0;
+                if let Ok(placed) = &placed {
+                    oracle.acknowledge(&group, placed);
+                }
+                if marked {
+                    bench.writer.mark();
+                }
+                if disk.is_off() {
+                    break;
+                }
+                if marked || durability == Durability::Always {
+                    promised = std::array::from_fn(|p| bench.core.end_of(p as u32));
+                }
+            }
+            crashes += u64::from(disk.is_off());
+            if rng.u8(..4) == 0 {
+                disk.kill();
+            } else {
+                disk.reboot();
+            }
+        }
+    }
+    counted(&format!("{crashes} power cuts in 600 seeded runs that change between relaxed and durable"));
+}

@@ -74,6 +74,85 @@ fn the_same_damage_before_a_mark_is_damage() {
 }
 
 #[test]
+fn what_follows_the_last_mark_of_a_relaxed_log_is_a_torn_tail() {
+    let settings = Settings { durability: Durability::Never, ..small(1) };
+    let disk = SimDisk::new(1);
+    let mut bench = Bench::open(&disk, settings.clone()).expect("opens");
+    bench.put(0, "one");
+    let end = active_end(&bench) as usize;
+    bench.put(0, "two");
+    bench.writer.mark();
+    let marked = active_end(&bench) as usize;
+    bench.put(0, "three");
+    bench.put(0, "four");
+    drop(bench);
+    let path = segment_file(&disk);
+    let mut bytes = disk.content(&path).expect("there");
+    bytes[marked + 8] ^= 1;
+    disk.set_content(&path, bytes.clone());
+    let bench = Bench::open(&disk, settings.clone()).expect("opens");
+    assert!(bench.recovery.is_clean() && bench.recovery.torn_bytes > 0, "{}", bench.recovery);
+    assert_eq!(bench.texts(0), ["one", "two"]);
+    drop(bench);
+    // Before the mark it is damage, and neither hides the other.
+    bytes[end + 8] ^= 1;
+    disk.set_content(&path, bytes);
+    let bench = Bench::open(&disk, settings).expect("opens");
+    assert_eq!(bench.recovery.damage.len(), 1, "{}", bench.recovery);
+    assert!(bench.recovery.torn_bytes > 0, "{}", bench.recovery);
+    assert!(bench.core.end_of(0) >= 2);
+}
+
+#[test]
+fn retention_that_fails_leaves_no_hole_between_segments() {
+    for fault in [Fault::Eio, Fault::Enospc] {
+        for call in 0..6 {
+            for cut in 0..12 {
+                let disk = SimDisk::new(cut);
+                let mut bench = Bench::open(&disk, small(1)).expect("opens");
+                while bench.core.segments.read().expect("unpoisoned").len() < 5 {
+                    bench.put(0, &"r".repeat(3_000));
+                }
+                bench.keeper.step();
+                bench.core.retention.lock().expect("unpoisoned").bytes_max = Some(1);
+                let what = format!("{fault:?} at {call}, power cut at {cut}");
+                disk.plan(When::Call(disk.calls() + call), fault);
+                assert!(!bench.keeper.step(), "{what}: failed");
+                disk.clear_faults();
+                disk.plan(When::Call(disk.calls() + cut), Fault::PowerOff);
+                bench.keeper.step();
+                drop(bench);
+                disk.reboot();
+                let bench = Bench::open(&disk, small(1)).expect("opens");
+                assert!(bench.recovery.is_clean(), "{what}: {}", bench.recovery);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_hub_whose_newest_segment_is_empty_opens_and_goes_on() {
+    for segments in [1, 3] {
+        let disk = SimDisk::new(1);
+        let mut bench = Bench::open(&disk, small(1)).expect("opens");
+        bench.put(0, "first");
+        while bench.core.segments.read().expect("unpoisoned").len() < segments {
+            bench.put(0, &"f".repeat(3_000));
+        }
+        let end = bench.core.end_of(0);
+        drop(bench);
+        disk.set_content(&segment_file(&disk), Vec::new());
+        let mut bench = Bench::open(&disk, small(1)).expect("opens");
+        assert!(!bench.recovery.is_clean());
+        let placed = bench.put(0, "next");
+        assert!(placed.first_seq >= end, "{segments} segments: {} again", placed.first_seq);
+        drop(bench);
+        let bench = Bench::open(&disk, small(1)).expect("opens");
+        assert_eq!(bench.read_all(0).0.last_key_value().map(|(seq, _)| *seq), Some(placed.first_seq));
+    }
+}
+
+#[test]
 fn a_left_over_that_fits_to_the_byte_is_not_taken_for_the_next_group() {
     // Three commits that were never synced, of which the power cut left only the last.
     let settings = Settings { durability: Durability::Never, ..small(1) };
