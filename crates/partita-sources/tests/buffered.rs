@@ -170,7 +170,9 @@ async fn where_a_failure_stops_a_partition_the_hub_has_the_beginning_of_what_was
         outcomes.iter().map(|of| (of.sent_events, of.failed_events)).collect::<Vec<_>>(),
         [(3, 1), (1, 0)]
     );
-    assert_eq!(bodies(&served.client(), 0).await, [0, 1, 2]);
+    // The one that failed may have been written before its link was taken away; nothing is there that came after it.
+    let there = bodies(&served.client(), 0).await;
+    assert!(there == [0, 1, 2] || there == [0, 1, 2, 3], "{there:?}");
     assert_eq!(bodies(&served.client(), 1).await, [4, 6]);
 }
 
