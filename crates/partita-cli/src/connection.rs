@@ -12,7 +12,7 @@ use partita_sources::eventhubs::{
     BuildError, ConnectionString, Credential, EventHubs, EventHubsError, Secret, SendError, Service,
 };
 
-use crate::{Failure, files};
+use crate::{Failure, named_files};
 
 /// Where a connection string may be, in the order in which they are looked at.
 const VARIABLES: [&str; 2] = ["EVENTHUBS_CONNECTION_STRING", "EVENT_HUB_CONNECTION_STRING"];
@@ -85,7 +85,7 @@ impl ConnectionArgs {
                      UseDevelopmentEmulator=true out of the connection string ({from})"
                 )));
             }
-            let pem = files::read(path).map_err(|error| {
+            let pem = named_files::read(path).map_err(|error| {
                 Failure::Usage(format!("cannot read the certificates in {}: {error}", path.display()))
             })?;
             builder = builder.roots(pem);
@@ -146,7 +146,7 @@ fn is_connection_string(text: &str) -> bool {
 
 /// The first line that is neither empty nor a comment.
 fn read(path: &Path) -> std::io::Result<String> {
-    let text = files::read_text(path)?;
+    let text = named_files::read_text(path)?;
     let line = text.lines().map(str::trim).find(|line| !line.is_empty() && !line.starts_with('#'));
     Ok(line.unwrap_or_default().to_owned())
 }

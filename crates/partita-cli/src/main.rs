@@ -2,7 +2,7 @@
 //!
 //! Data goes to stdout, everything else to stderr. Exit codes: 0 all is well, 1 the run failed or its result is bad,
 //! 2 the command line cannot be carried out, 3 a port cannot be used, 4 the data directory cannot be used, 5 no hub
-//! answers, 6 access was refused, 7 no such hub, group, partition or event, 130 interrupted twice.
+//! answers, 6 access was refused, 7 no such hub, group, partition or event, 130 interrupted and not ended in time.
 
 mod admin;
 mod connection;
@@ -10,9 +10,9 @@ mod consume;
 mod demo;
 mod event;
 mod events;
-mod files;
 mod group;
 mod interrupt;
+mod named_files;
 mod output;
 mod produce;
 mod serve;

@@ -5,7 +5,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use crate::files;
+use crate::named_files;
 
 /// Where a key is.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -38,7 +38,7 @@ impl KeyPlace {
     /// be the key itself, where its file should be.
     pub(crate) fn read(&self) -> Result<String, String> {
         let text = match self {
-            Self::File(path) => files::read_text(path).map_err(|error| match path.exists() {
+            Self::File(path) => named_files::read_text(path).map_err(|error| match path.exists() {
                 true => format!("cannot read the key in {self}: {error}"),
                 false => format!(
                     "cannot read the key: {error}; name the file that it is in, or env: and the variable (what was given is \

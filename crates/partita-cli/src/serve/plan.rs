@@ -122,7 +122,7 @@ impl Storage {
 /// The hubs of both, each once.
 fn hubs(mut hubs: Vec<HubSpec>, file: Option<&Path>) -> Result<Vec<HubSpec>, String> {
     if let Some(path) = file {
-        let text = crate::files::read_text(path)
+        let text = crate::named_files::read_text(path)
             .map_err(|error| format!("cannot read {}: {error}", path.display()))?;
         let found = config::parse(&text).map_err(|mistake| format!("{}, {mistake}", path.display()))?;
         hubs.extend(
