@@ -31,7 +31,7 @@ const ENDS: &str = "\
 Exit code: 0 all is well, 1 the run failed or its result is bad, 2 the command line
 cannot be carried out, 3 a port cannot be used, 4 the data directory cannot be used,
 5 no hub answers, 6 access was refused, 7 no such hub, group, partition or event,
-130 interrupted twice. NO_COLOR=1 turns colours off.";
+130 interrupted twice, or not ended in time. NO_COLOR=1 turns colours off.";
 
 /// Balanced, resumable processing of partitioned event streams.
 #[derive(Parser, Debug)]
