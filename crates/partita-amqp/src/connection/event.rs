@@ -113,7 +113,7 @@ pub struct Delivery {
 }
 
 /// A message to be sent, without its payload.
-#[derive(Clone, Copy, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub struct Outgoing {
     /// What we call it; unique on its link until it is settled.
     pub tag: DeliveryTag,

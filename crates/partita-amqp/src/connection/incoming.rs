@@ -104,7 +104,7 @@ impl Connection {
             }
             return self.on_part(link, transfer, payload);
         }
-        let (Some(id), Some(tag)) = (transfer.delivery_id, transfer.delivery_tag) else {
+        let (Some(id), Some(tag)) = (transfer.delivery_id, transfer.delivery_tag.clone()) else {
             let text = "the first transfer of a message has no delivery-id or no delivery-tag";
             return self.violated(session, condition::INVALID_FIELD, text);
         };

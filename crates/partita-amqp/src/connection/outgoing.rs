@@ -191,7 +191,7 @@ impl Connection {
         }
         let transfer = Transfer {
             delivery_id: Some(session.next_delivery_id),
-            delivery_tag: Some(message.tag),
+            delivery_tag: Some(message.tag.clone()),
             message_format: Some(message.format),
             settled: Some(settled),
             ..Transfer::part(known.local_handle)

@@ -454,9 +454,12 @@ fn many_values_without_bytes_are_refused() {
 }
 
 #[test]
-fn a_tag_is_not_longer_than_the_standard_allows() {
-    assert!(DeliveryTag::new(&[0; 32]).is_some());
-    assert!(DeliveryTag::new(&[0; 33]).is_none());
+fn a_tag_is_taken_up_to_the_length_that_the_service_takes() {
+    for len in [0, 32, 33, 34, 255] {
+        let bytes = vec![7; len];
+        assert_eq!(DeliveryTag::new(&bytes).as_ref().map(DeliveryTag::as_bytes), Some(&bytes[..]));
+    }
+    assert!(DeliveryTag::new(&[0; 256]).is_none());
     assert_eq!(DeliveryTag::from(258).as_bytes(), [0, 0, 0, 0, 0, 0, 1, 2]);
 }
 

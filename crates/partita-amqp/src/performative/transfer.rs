@@ -1,4 +1,4 @@
-//! Transfer (2.7.5): one per message at least, so nothing in it is allocated unless it holds a state.
+//! Transfer (2.7.5): one per message at least, so nothing in it is allocated unless it holds a state or a very long tag.
 
 use std::fmt;
 
@@ -8,8 +8,10 @@ use super::field::{Composite, Field, composite};
 use super::{DeliveryState, ReceiverSettleMode};
 use crate::types::{DecodeError, Decoder, EncodeError, Fields, code};
 
-/// The longest delivery tag that the standard allows.
-pub const TAG_BYTES_MAX: usize = 32;
+/// The longest delivery tag that is taken, as the Event Hubs service does: the standard allows 32 bytes, and the legacy
+/// Java SDK sends 34 and more.
+pub const TAG_BYTES_MAX: usize = 255;
+const STANDARD_TAG_BYTES_MAX: usize = 32;
 
 composite! {
     /// The head of a message, or of a part of one: the payload follows it in the frame.
@@ -57,26 +59,38 @@ impl Transfer {
     }
 }
 
-/// What the sender calls a delivery, within its link. Held in place, as the standard bounds it.
-#[derive(Clone, Copy)]
-pub struct DeliveryTag {
-    bytes: [u8; TAG_BYTES_MAX],
-    len: u8,
+/// What the sender calls a delivery, within its link. Held in place up to the standard's 32 bytes, which is what all but
+/// a few clients keep to: those cost an allocation.
+#[derive(Clone)]
+pub struct DeliveryTag(Repr);
+
+#[derive(Clone)]
+enum Repr {
+    Short { bytes: [u8; STANDARD_TAG_BYTES_MAX], len: u8 },
+    Long(Box<[u8]>),
 }
 
 impl DeliveryTag {
     /// The tag of these bytes, if they are not more than [`TAG_BYTES_MAX`].
     #[inline]
     pub fn new(tag: &[u8]) -> Option<Self> {
-        let mut bytes = [0; TAG_BYTES_MAX];
-        bytes.get_mut(..tag.len())?.copy_from_slice(tag);
-        Some(Self { bytes, len: tag.len() as u8 })
+        let mut bytes = [0; STANDARD_TAG_BYTES_MAX];
+        match bytes.get_mut(..tag.len()) {
+            Some(place) => {
+                place.copy_from_slice(tag);
+                Some(Self(Repr::Short { bytes, len: tag.len() as u8 }))
+            }
+            None => (tag.len() <= TAG_BYTES_MAX).then(|| Self(Repr::Long(tag.into()))),
+        }
     }
 
     /// Its bytes.
     #[inline]
     pub fn as_bytes(&self) -> &[u8] {
-        &self.bytes[..usize::from(self.len)]
+        match &self.0 {
+            Repr::Short { bytes, len } => &bytes[..usize::from(*len)],
+            Repr::Long(bytes) => bytes,
+        }
     }
 }
 
@@ -84,9 +98,9 @@ impl From<u64> for DeliveryTag {
     /// The number's eight bytes.
     #[inline]
     fn from(number: u64) -> Self {
-        let mut bytes = [0; TAG_BYTES_MAX];
+        let mut bytes = [0; STANDARD_TAG_BYTES_MAX];
         bytes[..8].copy_from_slice(&number.to_be_bytes());
-        Self { bytes, len: 8 }
+        Self(Repr::Short { bytes, len: 8 })
     }
 }
 
@@ -108,13 +122,15 @@ impl Field for DeliveryTag {
     #[inline]
     fn read(fields: &mut Fields<'_>) -> Result<Option<Self>, DecodeError> {
         let Some(bytes) = fields.bytes()? else { return Ok(None) };
-        Self::new(bytes).map(Some).ok_or(DecodeError::BadValue("delivery tag of at most 32 bytes"))
+        Self::new(bytes).map(Some).ok_or(DecodeError::BadValue("delivery tag of at most 255 bytes"))
     }
 
     #[inline]
     fn write(&self, out: &mut Vec<u8>) -> Result<(), EncodeError> {
-        out.extend_from_slice(&[code::BINARY_8, self.len]);
-        out.extend_from_slice(self.as_bytes());
+        let bytes = self.as_bytes();
+        // At most TAG_BYTES_MAX, which one byte holds.
+        out.extend_from_slice(&[code::BINARY_8, bytes.len() as u8]);
+        out.extend_from_slice(bytes);
         Ok(())
     }
 }

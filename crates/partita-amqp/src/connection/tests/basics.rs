@@ -9,13 +9,13 @@ fn messages_go_both_ways_and_are_settled() {
     let (mut pair, client, server) = Pair::attached(Attach::sender("s", "hub"));
     let message = Outgoing::unsettled(1);
     let payload = Bytes::from_static(b"one");
-    assert_eq!(pair.client.send(client, message, payload.clone()), Err(SendError::Credit));
+    assert_eq!(pair.client.send(client, message.clone(), payload.clone()), Err(SendError::Credit));
     pair.server.set_credit(server, 2, false);
     pair.settle();
     let credit = Event::Credit { link: client, credit: 2, drain: false };
     assert_eq!(pair.client_events(), [credit]);
     assert_eq!(pair.client.sendable(client), 2);
-    let first = pair.client.send(client, message, payload.clone()).unwrap();
+    let first = pair.client.send(client, message.clone(), payload.clone()).unwrap();
     let second = pair.client.send_with(client, Outgoing::settled(2), |out| {
         out.extend(b"two");
         Ok(())
