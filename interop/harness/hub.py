@@ -39,7 +39,9 @@ HUBS = {
     "tls": 1,
     "restart": 2,
     "processors": 9,
-    "rich": 5,
+    "rich": 6,
+    "hosts-memory": 4,
+    "hosts-own": 4,
 }
 
 

@@ -1,4 +1,4 @@
-"""The five SDKs: what each needs, how it is installed, and the command that runs its program.
+"""The SDKs: what each needs, how it is installed, and the command that runs its program.
 
 Nothing is installed into the checkout: packages and binaries go to `target/interop/`, downloads to the tools' own caches. What is
 already there is used again as long as its manifest, lock and sources have not changed."""
@@ -6,10 +6,12 @@ already there is used again as long as its manifest, lock and sources have not c
 import hashlib
 import re
 import shutil
+import socket
 import subprocess
 import sys
 from pathlib import Path
 
+from .doorway import Doorway
 from .processes import Failed, run
 
 INTEROP = Path(__file__).resolve().parent.parent
@@ -37,6 +39,10 @@ class Language:
     packages = {}
     # What is to be said of its event processor.
     processor_remark = ""
+    # Whether its program stops its processor in order when it is told to; then one is stopped so, and the last one is left alone.
+    stops_in_order = False
+    # Further cases of its own: see cases.py.
+    own_cases = ()
 
     def __init__(self, target):
         self.folder = INTEROP / self.name
@@ -69,6 +75,10 @@ class Language:
     def command(self, role):
         """The command for a role; its last argument will be the context's path."""
         raise NotImplementedError
+
+    def context(self, hub):
+        """What its programs are told about a hub; from now on they are run for this one."""
+        return hub.context()
 
     def run(self, command, what, **options):
         run(command, self.log_path, what, **options)
@@ -158,18 +168,61 @@ class Java(Language):
 
     def do_install(self):
         if write_stamp := self.changed("stamp", "pom.xml", "src/**/*.java"):
-            maven = ["mvn", "-q", "-B", "-f", self.folder / "pom.xml", f"-Dinterop.build={self.build}", "compile",
-                     "dependency:copy-dependencies", f"-DoutputDirectory={self.build / 'dependencies'}"]
-            try:
-                self.run([*maven, "-o"], "mvn, offline")  # all downloads are there, most of the time
-            except Failed:
-                self.run(maven, "mvn")
+            self.maven("pom.xml", "dependencies", f"-Dinterop.build={self.build}", "compile")
             write_stamp()
+
+    def maven(self, pom, dependencies, *more):
+        """Copies what a pom names to a folder of the build directory."""
+        command = ["mvn", "-q", "-B", "-f", self.folder / pom, *more, "dependency:copy-dependencies",
+                   f"-DoutputDirectory={self.build / dependencies}"]
+        try:
+            self.run([*command, "-o"], "mvn, offline")  # all downloads are there, most of the time
+        except Failed:
+            self.run(command, "mvn")
 
     def command(self, role):
         heap = "96m" if role in ("processor", "feeder") else "192m"
         return ["java", f"-Xmx{heap}", "-Xss512k", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:MaxMetaspaceSize=128m",
-                "-cp", f"{self.build / 'classes'}:{self.build / 'dependencies'}/*", "interop.Main"]
+                *self.jvm_options(), "-cp", f"{self.build / 'classes'}:{self.build / 'dependencies'}/*", "interop.Main"]
+
+    def jvm_options(self):
+        return []
+
+
+class LegacyJava(Java):
+    """The SDK before azure-messaging-eventhubs, with the documents' own EventProcessorHost. It knows TLS at port 5671 only."""
+
+    name, title = "java-legacy", "Java, legacy"
+    packages = {"azure-eventhubs": ("pom.xml", "<eventhubs.version>"), "azure-eventhubs-eph": ("pom.xml", "<eph.version>"),
+                "azure-eventhubs, sends and receives": ("older/pom.xml", "<older.version>")}
+    stops_in_order = True
+    own_cases = ("host_in_memory", "host_own_managers")
+
+    def do_install(self):
+        if write_stamp := self.changed("stamp", "**/pom.xml", "**/*.java", "../java/src/main/java/interop/Main.java"):
+            self.maven("pom.xml", "dependencies")
+            self.maven("older/pom.xml", "older/dependencies")
+            shared = INTEROP / "java/src/main/java/interop/Main.java"
+            self.compile("classes", "dependencies", [*sorted(self.folder.glob("src/**/*.java")), shared])
+            self.compile("older/classes", "older/dependencies", [self.folder / "older/Older.java"])
+            write_stamp()
+
+    def compile(self, classes, dependencies, sources):
+        shutil.rmtree(self.build / classes, ignore_errors=True)
+        self.run(["javac", "-nowarn", "-encoding", "UTF-8", "--release", "17", "-d", self.build / classes,
+                  "-cp", f"{self.build / dependencies}/*", *sources], "javac")
+
+    def context(self, hub):
+        door = Doorway(hub)
+        self.hosts = hub.folder / "hosts"
+        # All that this JVM resolves; its own name is asked for, too.
+        self.hosts.write_text(f"{door.address} localhost\n127.0.0.1 {socket.gethostname()}\n")
+        self.trust = hub.trust()["JAVA_TOOL_OPTIONS"].split()
+        older = ["java", *self.jvm_options(), "-cp", f"{self.build / 'older/classes'}:{self.build / 'older/dependencies'}/*", "Older"]
+        return {**hub.context(), "older_command": "\n".join(older)}
+
+    def jvm_options(self):
+        return [*self.trust, f"-Djdk.net.hosts.file={self.hosts}"]
 
 
 class Go(Language):
@@ -211,4 +264,4 @@ class Rust(Language):
 
 
 # In the order of the table.
-LANGUAGES = [Python, JavaScript, Rust, Java, Go]
+LANGUAGES = [Python, JavaScript, Rust, Java, Go, LegacyJava]

@@ -12,10 +12,15 @@ CASES = {
     "processor_kill": "One of them is killed: the others take its partitions over",
     "processor_nothing_lost": "Every acknowledged event was handled by one of them",
 }
+# Only where a language says that its processor stops in order.
+OWN_CASES = {
+    "processor_stop": "One stops in order: the last one takes its partitions at once and reads them all, alone",
+}
 INSTANCES = 3
 BALANCE_SECONDS_MAX = 75
 TAKEOVER_SECONDS_MAX = 90
 DRAIN_SECONDS_MAX = 45
+STOP_SECONDS_MAX = 30
 # A partition's reader is whoever received its events in this time; the feeder sends to each partition several times in it.
 WINDOW_SECONDS = 3.0
 
@@ -75,7 +80,7 @@ class Group:
 
 def run_processors(language, hub, azurite, folder, container):
     """Runs the scene; gives results like those of the cases."""
-    context = {**hub.context(), "blob": azurite.container(container), "interval_ms": 2000, "expiry_ms": 10000,
+    context = {**language.context(hub), "blob": azurite.container(container), "interval_ms": 2000, "expiry_ms": 10000,
                "token": token("processors", 3600)}
     results, programs, group, feeder = {}, [], Group(), None
     began = time.monotonic()
@@ -106,6 +111,21 @@ def run_processors(language, hub, azurite, folder, container):
         group.wait(programs, feeder, lambda: group.balanced(programs), TAKEOVER_SECONDS_MAX, "not taken over")
         return language.processor_remark
 
+    def stop():
+        leaving = programs.pop()
+        leaving.tell({"stop": True})
+        # What it says until its end is its last word: it must say that it has stopped.
+        deadline = time.monotonic() + STOP_SECONDS_MAX
+        said = []
+        while (line := leaving.next(max(0.1, deadline - time.monotonic()))) is not None:
+            said.append(line)
+            if "event" in line:
+                group.received[tuple(line["event"])] += 1
+        if {"stopped": True} not in said or leaving.child.wait(5) != 0:
+            raise Failed(f"it did not stop in order: {tail(leaving.log_path)}")
+        group.latest.clear()
+        group.wait(programs, feeder, lambda: group.balanced(programs), TAKEOVER_SECONDS_MAX, "not taken over")
+
     def nothing_lost():
         feeder.tell({"stop": True})
         deadline = time.monotonic() + DRAIN_SECONDS_MAX
@@ -128,6 +148,8 @@ def run_processors(language, hub, azurite, folder, container):
     try:
         step("processor_balance", balance)
         step("processor_kill", kill)
+        if language.stops_in_order:
+            step("processor_stop", stop)
         step("processor_nothing_lost", nothing_lost)
     finally:
         for program in [*programs, feeder]:

@@ -5,6 +5,8 @@ import re
 from . import cases, processors, rich
 
 MEANINGS = {**cases.CASES, rich.CASE: rich.MEANING, **processors.CASES}
+OWN_MEANINGS = {**processors.OWN_CASES, **cases.OWN_CASES}
+ALL_MEANINGS = {**MEANINGS, **OWN_MEANINGS}
 INTRODUCTION = """\
 # Compatibility
 
@@ -12,7 +14,9 @@ Written by `interop/run --write-docs` from a run of the official Azure Event Hub
 the same and fails if a case that passes here no longer does. How it works is in [interop](../interop/README.md).
 
 Every SDK connects with the emulator's connection string, which `partita serve` prints. The one in Rust takes the port from
-elsewhere: `.with_custom_endpoint("amqp://localhost:5672")` before `.open_with_connection_string(...)`.
+elsewhere: `.with_custom_endpoint("amqp://localhost:5672")` before `.open_with_connection_string(...)`. The legacy one in Java knows
+TLS at port 5671 only, and no flag: `Endpoint=sb://localhost/;SharedAccessKeyName=...;SharedAccessKey=...;EntityPath=eh1` with
+`partita serve --tls-self-signed` and the certificate authority in the JVM's trust store.
 
 | SDK | package | version |
 | --- | --- | --- |
@@ -27,13 +31,14 @@ def document(versions, results):
     for title, packages in versions.items():
         lines += [f"| {title} | {package} | {version} |" for package, version in packages.items()]
     titles = list(versions)
-    lines += ["", "*Not offered*: the SDK has no such thing. The Rust SDK's processor is tried with an older version: its published blob",
+    lines += ["", "*Not offered*: the SDK has no such thing. A dash: not tried. The Rust SDK's processor is tried with an older version: its published blob",
               "checkpoint store does not build with the newest.", "",
               f"| case | {' | '.join(titles)} | what it shows |", "| --- |" + " :-: |" * len(titles) + " --- |"]
-    for case, meaning in MEANINGS.items():
-        cells = [WORDS.get(results.get(title, {}).get(case, {}).get("result"), "?") for title in titles]
+    for case, meaning in ALL_MEANINGS.items():
+        absent = "-" if case in OWN_MEANINGS else "?"
+        cells = [WORDS.get(results.get(title, {}).get(case, {}).get("result"), absent) for title in titles]
         lines.append(f"| `{case}` | {' | '.join(cells)} | {meaning} |")
-    remarks = [f"- {title}, `{case}`: {results[title][case]['detail']}" for case in MEANINGS for title in titles
+    remarks = [f"- {title}, `{case}`: {results[title][case]['detail']}" for case in ALL_MEANINGS for title in titles
                if results.get(title, {}).get(case, {}).get("detail")]
     if remarks:
         lines += ["", "## Remarks", "", *remarks]
@@ -66,7 +71,7 @@ def broken_promises(text, versions, results, only_cases):
             if (title, package, version) not in documented:
                 problems.append(f"docs/compatibility.md does not name {title} {package} {version}: run interop/run --write-docs")
         for case in sorted(passing.get(title, ())):
-            if case not in found and (only_cases or case not in MEANINGS):
+            if case not in found and (only_cases or case not in ALL_MEANINGS):
                 continue
             # What has failed is counted already.
             if found.get(case, {}).get("result") not in ("pass", "fail"):
@@ -77,9 +82,9 @@ def broken_promises(text, versions, results, only_cases):
 def print_table(results):
     """The table for a terminal, then every failure with its reason."""
     titles = list(results)
-    width = max(len(case) for case in MEANINGS)
+    width = max(len(case) for case in ALL_MEANINGS)
     print("\n" + " " * width + "".join(f"  {title:>12}" for title in titles))
-    for case in MEANINGS:
+    for case in ALL_MEANINGS:
         found = [results[title].get(case) for title in titles]
         if any(found):
             cells = [f"{one['result']} {one['ms'] / 1000:.1f}s" if one and one["ms"] else one["result"] if one else "" for one in found]
