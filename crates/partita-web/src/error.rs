@@ -59,6 +59,7 @@ impl From<BrokerError> for ApiError {
             BrokerError::DefaultGroup => (StatusCode::BAD_REQUEST, "default-group"),
             BrokerError::BadName(_) => (StatusCode::BAD_REQUEST, "bad-name"),
             BrokerError::FewerPartitions { .. } => (StatusCode::CONFLICT, "fewer-partitions"),
+            BrokerError::Retention(_) => (StatusCode::BAD_REQUEST, "bad-request"),
             BrokerError::Log(OpenError::Settings(_)) => (StatusCode::BAD_REQUEST, "bad-request"),
             BrokerError::Log(OpenError::Full { .. }) => (StatusCode::INSUFFICIENT_STORAGE, "no-space"),
             _ => (StatusCode::INTERNAL_SERVER_ERROR, "storage"),

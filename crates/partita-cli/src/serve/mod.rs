@@ -86,6 +86,11 @@ pub(crate) struct Args {
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_time, help_heading = "Storage")]
     fsync_interval: Duration,
 
+    /// Serves a hub although events that it acknowledged are missing, or its description; may be repeated. Leave it out
+    /// otherwise: the hub says when it is needed
+    #[arg(long = "accept-loss", value_name = "HUB", help_heading = "Storage", conflicts_with_all = ["memory", "reset"])]
+    accept_loss: Vec<String>,
+
     /// Deletes all hubs and events first; says what they are, and asks
     #[arg(long, help_heading = "Storage", conflicts_with = "memory")]
     reset: bool,

@@ -38,7 +38,7 @@ pub(crate) struct Plan {
 /// Where events go.
 pub(crate) enum Storage {
     Memory { hub_bytes_max: u64 },
-    Disk { dir: PathBuf, durability: Durability, reset: bool, yes: bool },
+    Disk { dir: PathBuf, durability: Durability, accept_loss: Vec<String>, reset: bool, yes: bool },
 }
 
 /// Where the certificate comes from.
@@ -71,7 +71,8 @@ impl Plan {
             let dir = args.data.or_else(data::named_dir).unwrap_or_else(data::default_dir);
             // A later message or a client in another directory has to find it.
             let dir = std::path::absolute(&dir).unwrap_or(dir);
-            Storage::Disk { dir, durability, reset: args.reset, yes: args.yes }
+            let accept_loss = args.accept_loss;
+            Storage::Disk { dir, durability, accept_loss, reset: args.reset, yes: args.yes }
         };
         let tls = match (args.tls_cert, args.tls_key) {
             (Some(chain), Some(key)) => {
@@ -83,7 +84,7 @@ impl Plan {
             }
             _ => Tls::None,
         };
-        Ok(Self {
+        let plan = Self {
             hubs,
             retention: args.retention,
             retention_size: args.retention_size,
@@ -97,7 +98,9 @@ impl Plan {
             identity,
             ready_file: args.ready_file,
             quiet: args.quiet,
-        })
+        };
+        plan.retention(None).check().map_err(|error| error.to_string())?;
+        Ok(plan)
     }
 
     /// What a hub keeps, given what it kept so far, or what a new one keeps.
@@ -214,6 +217,9 @@ mod tests {
     fn options_that_contradict_one_another_are_refused() {
         assert!(refused(&["--memory", "--data", "x"]).contains("cannot be used with"));
         assert!(refused(&["--memory", "--reset"]).contains("cannot be used with"));
+        assert!(refused(&["--accept-loss", "eh1", "--reset"]).contains("cannot be used with"));
+        assert!(refused(&["--retention", "213503982334d"]).contains("choose a shorter one"));
+        assert!(refused(&["--retention-size", "16777215TiB"]).contains("choose a smaller one"));
         assert!(refused(&["--memory", "--fsync", "never"]).contains("leave out --fsync"));
         assert!(refused(&["--fsync", "interval", "--fsync-interval", "0s"]).contains("--fsync always"));
         assert!(refused(&["--yes"]).contains("--reset"));

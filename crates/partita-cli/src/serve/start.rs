@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use partita_hub::broker::Broker;
+use partita_hub::broker::{Broker, BrokerError};
 use partita_hub::listener::transport::Transport;
 use partita_hub::listener::transport::tls::ServerConfig;
 use partita_hub::log::{OsDisk, Settings};
@@ -111,15 +111,23 @@ async fn close(broker: Arc<Broker>) {
 }
 
 fn open(plan: &Plan, out: &mut Out) -> Result<Broker, Failure> {
-    let fail = |error: partita_hub::broker::BrokerError| Failure::Data(error.to_string());
+    let fail = |error: BrokerError| {
+        Failure::Data(match &error {
+            BrokerError::Lost { hub, .. } => {
+                format!("{error}, or go on without what is missing: --accept-loss {hub}")
+            }
+            _ => error.to_string(),
+        })
+    };
     match &plan.storage {
         Storage::Memory { hub_bytes_max } => Broker::in_memory(*hub_bytes_max).map_err(fail),
-        Storage::Disk { dir, durability, reset, yes } => {
+        Storage::Disk { dir, durability, accept_loss, reset, yes } => {
             if *reset {
                 data::reset(dir, *yes, out)?;
             }
             let settings = Settings { durability: *durability, ..Settings::new(1) };
-            let (broker, found) = Broker::open_with(Arc::new(OsDisk), dir, settings).map_err(fail)?;
+            let (broker, found) =
+                Broker::open_accepting(Arc::new(OsDisk), dir, settings, accept_loss).map_err(fail)?;
             for (hub, recovery) in found {
                 if recovery.is_clean() {
                     tracing::info!(%hub, "opened: {recovery}");

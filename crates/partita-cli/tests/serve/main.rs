@@ -7,5 +7,6 @@ mod kills;
 mod mistakes;
 mod network;
 mod start;
+mod starts;
 mod support;
 mod terminal;

@@ -170,6 +170,7 @@ impl Hub {
 
     /// Keeps events this long from now on, durably. What is too old by then goes within seconds.
     pub fn set_retention(&self, retention: Retention) -> Result<(), BrokerError> {
+        retention.check()?;
         self.change(|meta| meta.retention = retention)?;
         self.log.set_retention(limited(retention, self.bytes_max));
         Ok(())
@@ -206,6 +207,9 @@ impl Hub {
         let mut meta = lock(&self.meta);
         if self.is_deleted() {
             return Err(BrokerError::NoHub(self.name.clone()));
+        }
+        if let Some(reason) = self.log.displaced() {
+            return Err(BrokerError::Displaced(reason.to_owned()));
         }
         let mut changed = meta.clone();
         change(&mut changed);

@@ -4,10 +4,10 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-use crate::log::{Access, Disk, Retention};
+use crate::log::{Disk, Retention, read_whole, witness};
 
 const MAGIC: [u8; 8] = *b"PARTHUB\n";
-const FILE: &str = "meta";
+pub(crate) const FILE: &str = "meta";
 
 /// Name, size and consumer groups of a hub.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -74,30 +74,29 @@ impl Meta {
         })
     }
 
-    /// Reads a hub's directory. `None`: the hub was never finished; it has no events.
-    pub(crate) fn load(disk: &dyn Disk, dir: &Path) -> io::Result<Option<Self>> {
-        let file = match disk.open(&dir.join(FILE), Access::Read) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            file => file?,
-        };
-        let mut bytes = vec![0; file.len()? as usize];
-        let read = file.read_at(&mut bytes, 0)?;
-        bytes.truncate(read);
-        Self::decode(&bytes).map(Some).ok_or_else(|| io::ErrorKind::InvalidData.into())
+    /// Reads one; `None` if there is none, [`io::ErrorKind::InvalidData`] if it is damaged.
+    pub(crate) fn load(disk: &dyn Disk, path: &Path) -> io::Result<Option<Self>> {
+        match read_whole(disk, path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            bytes => Self::decode(&bytes?).map(Some).ok_or_else(|| io::ErrorKind::InvalidData.into()),
+        }
     }
 
-    /// Puts it in place of the former one, durably.
+    /// Puts it in place of the former one in a hub's directory, durably, and then a copy outside of it, from which it can
+    /// be made again. A hub with a copy was finished; see [`Meta::load`].
     pub(crate) fn save(&self, disk: &dyn Disk, dir: &Path) -> io::Result<()> {
-        disk.create_dir(dir)?;
-        let unfinished = dir.join("meta.tmp");
-        let file = disk.open(&unfinished, Access::Create)?;
         let bytes = self.encode();
-        if file.write_at(&bytes, 0)? != bytes.len() {
-            return Err(io::ErrorKind::WriteZero.into());
+        witness::replace(disk, &dir.join(FILE), &bytes, 0)?;
+        witness::replace(disk, &witness::meta_path(dir), &bytes, 0)
+    }
+
+    /// Makes the copy if it is not there, or not the same.
+    pub(crate) fn save_copy(&self, disk: &dyn Disk, dir: &Path) -> io::Result<()> {
+        let (path, bytes) = (witness::meta_path(dir), self.encode());
+        match read_whole(disk, &path) {
+            Ok(there) if there == bytes => Ok(()),
+            _ => witness::replace(disk, &path, &bytes, 0),
         }
-        file.sync()?;
-        disk.rename(&unfinished, &dir.join(FILE))?;
-        disk.sync_dir(dir)
     }
 }
 

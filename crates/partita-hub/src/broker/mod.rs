@@ -4,6 +4,7 @@
 mod admission;
 mod hub;
 mod meta;
+mod opening;
 mod reader;
 mod reset;
 mod routing;
@@ -16,13 +17,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 pub use admission::{PLAIN_READERS_MAX, Refused};
 pub use hub::{Hub, HubOptions};
 use meta::Meta;
+use opening::ToOpen;
 use partita_core::model::{ConsumerGroup, HubName};
 pub use reader::{Attach, AttachError, HubReadError, HubReader};
 pub use reset::{Reset, ResetHub};
 pub use routing::{Route, partition_of};
 use thiserror::Error;
 
-use crate::log::{Disk, MemoryDisk, OpenError, OsDisk, Recovery, Retention, Settings, Store, StoreId};
+use crate::log::{
+    Disk, MemoryDisk, OpenError, OsDisk, Recovery, Retention, RetentionError, Settings, Store, StoreId,
+};
 
 /// Segments in memory are at least this large: a batch of a megabyte and the table of many partitions fit.
 const MEMORY_SEGMENT_BYTES_MIN: u64 = 4 << 20;
@@ -61,6 +65,20 @@ pub enum BrokerError {
         /// How many were asked for.
         asked: u32,
     },
+    /// Something of a hub is missing that must be there. [`Broker::open_accepting`] goes on without it.
+    #[error("hub '{hub}' {what}")]
+    Lost {
+        /// The hub, or the number of its directory if its name is missing, too.
+        hub: HubName,
+        /// What is missing, and how to get it back.
+        what: String,
+    },
+    /// The data directory was deleted or replaced while the hubs run.
+    #[error("{0} while the hub runs: put the data directory back and restart the hub")]
+    Displaced(String),
+    /// Retention beyond what can be counted.
+    #[error("{0}")]
+    Retention(#[from] RetentionError),
     /// The hub's log was not opened.
     #[error(transparent)]
     Log(#[from] OpenError),
@@ -110,19 +128,46 @@ impl Broker {
         path: impl Into<PathBuf>,
         defaults: Settings,
     ) -> Result<(Self, Vec<(HubName, Recovery)>), BrokerError> {
+        Self::open_accepting(disk, path, defaults, &[])
+    }
+
+    /// The same as [`Broker::open_with`], but the hubs of these names go on although acknowledged events, or their
+    /// description, are missing. Their numbers go on above all that can have been acknowledged, and a reader of what is
+    /// missing gets an error. A hub whose name is missing, too, is named by its directory.
+    pub fn open_accepting(
+        disk: Arc<dyn Disk>,
+        path: impl Into<PathBuf>,
+        defaults: Settings,
+        accept_loss: &[String],
+    ) -> Result<(Self, Vec<(HubName, Recovery)>), BrokerError> {
         let store = Store::open_on(disk.clone(), path)?;
         let mut hubs = BTreeMap::new();
         let mut found = Vec::new();
-        for id in store.hubs()? {
-            let dir = store.hub_dir(id);
-            let fail = |source: io::Error| match source.kind() {
-                io::ErrorKind::InvalidData => OpenError::Damaged { path: dir.join("meta") },
-                _ => OpenError::io("reading", dir.join("meta"), source),
-            };
-            let Some(meta) = Meta::load(&*disk, &dir).map_err(fail)? else { continue };
-            let (hub, recovery) = Hub::open(&store, disk.clone(), id, meta, &defaults)?;
+        let mut recorded = Ok(());
+        for ToOpen { id, meta, accept_loss, missed } in opening::find(&store, &*disk, accept_loss)? {
+            let settings = Settings { accept_loss, ..defaults.clone() };
+            let name = HubName::new(&meta.name);
+            let opened = Hub::open(&store, disk.clone(), id, meta.clone(), &settings);
+            let (hub, recovery) = opened.map_err(|error| match error {
+                OpenError::Lost { dir, loss } => {
+                    let dir = dir.display();
+                    let what =
+                        format!("lacks {loss}, which were acknowledged: restore the newest copy of {dir}");
+                    BrokerError::Lost { hub: name, what }
+                }
+                error => error.into(),
+            })?;
+            if accept_loss && !missed && recovery.lost.is_none() {
+                tracing::warn!(hub = %hub.name(), "nothing is missing, so no loss had to be accepted");
+            }
+            let copied = meta.save_copy(&*disk, &store.hub_dir(id));
+            recorded = recorded.and(copied).and_then(|()| hub.log().record());
             found.push((hub.name().clone(), recovery));
             hubs.insert(fold(hub.name().as_str()), Arc::new(hub));
+        }
+        // On a full disk, say, the hubs are served all the same.
+        if let Err(error) = recorded.and_then(|()| store.set_witnessed()) {
+            tracing::warn!(%error, "not every hub has a record of what it acknowledged yet");
         }
         Ok((Self { store, disk, defaults, hubs: Mutex::new(hubs) }, found))
     }
@@ -145,6 +190,8 @@ impl Broker {
     /// Makes a hub, durably.
     pub fn create_hub(&self, name: &HubName, options: HubOptions) -> Result<Arc<Hub>, BrokerError> {
         check_name(name.as_str())?;
+        options.retention.check()?;
+        self.check_place()?;
         let mut hubs = self.hubs();
         if hubs.contains_key(&fold(name.as_str())) {
             return Err(BrokerError::HubExists(name.clone()));
@@ -160,7 +207,15 @@ impl Broker {
         let dir = self.store.hub_dir(id);
         // The log first: a directory without a description is a hub that was never finished.
         let (hub, _) = Hub::open(&self.store, self.disk.clone(), id, meta.clone(), &self.defaults)?;
-        meta.save(&*self.disk, &dir).map_err(|source| BrokerError::Io { path: dir, source })?;
+        // And its record: nobody may send events before it is there.
+        let finished = hub.log().record().and_then(|()| meta.save(&*self.disk, &dir));
+        if let Err(source) = finished {
+            if self.store.delete_hub(id).is_ok() {
+                hub.end();
+                self.store.finish_delete(id);
+            }
+            return Err(BrokerError::Io { path: dir, source });
+        }
         let hub = Arc::new(hub);
         hubs.insert(fold(name.as_str()), hub.clone());
         Ok(hub)
@@ -169,6 +224,7 @@ impl Broker {
     /// Deletes a hub, durably: its readers and producers are told, and its directory is removed. Other hubs are not
     /// touched. Waits for the disk, so it does not belong on a runtime's worker.
     pub fn delete_hub(&self, name: &str) -> Result<(), BrokerError> {
+        self.check_place()?;
         let hub = {
             let mut hubs = self.hubs();
             let hub = hubs.get(&fold(name)).cloned();
@@ -179,8 +235,13 @@ impl Broker {
             hub
         };
         hub.end();
-        self.store.sweep();
+        self.store.finish_delete(hub.id());
         Ok(())
+    }
+
+    /// What is changed in a directory that took the place of ours would be changed in somebody else's.
+    fn check_place(&self) -> Result<(), BrokerError> {
+        self.store.displaced().map_or(Ok(()), |reason| Err(BrokerError::Displaced(reason)))
     }
 
     fn hubs(&self) -> MutexGuard<'_, BTreeMap<String, Arc<Hub>>> {

@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use partita_core::model::HubName;
 
-use super::meta::Meta;
-use crate::log::store::{STORE, hub_dir, hub_numbers, make_durable, refusal};
+use super::meta::{self, Meta};
+use crate::log::store::{STORE, hub_dir, hub_numbers, lock_data, make_durable, refusal};
 use crate::log::{Disk, OpenError, OsDisk, StoreId, StoreRecord, StoreRecordError, read_whole, removal};
 
 /// What a reset would delete. The directory is locked as long as this is kept, so nothing is added meanwhile.
@@ -58,10 +58,7 @@ impl Reset {
             };
         }
         let file = path.join(STORE);
-        let lock = match disk.lock(&file) {
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Err(OpenError::InUse { path }),
-            lock => lock.map_err(|error| OpenError::io("locking", &path, error))?,
-        };
+        let lock = lock_data(&*disk, &path)?;
         let content = read_whole(&*disk, &file).map_err(|error| OpenError::io("reading", &file, error))?;
         match StoreRecord::decode(&content) {
             // A damaged one is ours all the same, and a reset is a way out of it.
@@ -105,7 +102,8 @@ impl Reset {
             removal::mark_deleted(disk, &hub_dir(&self.path, hub.id)).map_err(fail)?;
         }
         // Now that none of the hubs is any more: their numbers may be given again in the new life.
-        make_durable(disk, &self.path, &self.path.join(STORE), StoreId::generate()).map_err(fail)?;
+        make_durable(disk, &self.path, &self.path.join(STORE), StoreRecord::new(StoreId::generate()))
+            .map_err(fail)?;
         for hub in &self.hubs {
             removal::sweep(disk, &hub_dir(&self.path, hub.id), false).map_err(fail)?;
         }
@@ -115,6 +113,10 @@ impl Reset {
 
 fn look(disk: &dyn Disk, path: &Path, id: u64) -> io::Result<ResetHub> {
     let dir = hub_dir(path, id);
-    let meta = if removal::is_deleted(disk, &dir)? { None } else { Meta::load(disk, &dir).unwrap_or(None) };
+    let meta = if removal::is_deleted(disk, &dir)? {
+        None
+    } else {
+        Meta::load(disk, &dir.join(meta::FILE)).unwrap_or(None)
+    };
     Ok(ResetHub { id, name: meta.map(|meta| HubName::new(meta.name)), files: removal::files(disk, &dir)? })
 }

@@ -5,21 +5,22 @@ use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::ops::Range;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::task::Waker;
 
 use super::disk::{Disk, DiskFile, WriteMode, read_full, read_whole};
-use super::format::{IndexEntry, SealedIndex, StoreId, Table};
+use super::format::{Acknowledged, IndexEntry, SealedIndex, StoreId, Table};
 use super::index::IndexCache;
 use super::producers::Producers;
 use super::recovery::Damage;
 use super::retention::Retention;
 use super::scan::{Scan, ScanInput, scan};
 use super::segment::{Segment, index_path};
-use super::settings::Settings;
+use super::settings::{Durability, Settings};
 use super::spares::Spares;
 use super::tail::TailCache;
+use super::witness::RecordFile;
 
 /// Shared state of a hub's log.
 #[derive(Debug)]
@@ -49,6 +50,15 @@ pub(crate) struct Core {
     pub(crate) closed: AtomicBool,
     /// What reading, or looking through sealed segments, found to be damaged.
     pub(crate) damage: Mutex<Vec<Damage>>,
+    /// Where each partition ended when the log was last made durable; only a log that does not sync each commit has it.
+    pub(crate) synced: Mutex<Table>,
+    /// The number of the next group and the boot, as the record tells them.
+    pub(crate) next_commit: AtomicU64,
+    pub(crate) boot: AtomicU32,
+    /// The record of what was acknowledged.
+    pub(crate) record: Mutex<RecordFile>,
+    /// What became of the files, if they are no longer where the hub writes.
+    pub(crate) displaced: OnceLock<String>,
     /// Sealed segments whose index is not in a file yet.
     pub(crate) to_index: Mutex<VecDeque<Arc<Segment>>>,
 }
@@ -70,6 +80,27 @@ impl Core {
     /// How many partitions there are.
     pub(crate) fn partitions(&self) -> u32 {
         self.partitions.load(Ordering::Acquire)
+    }
+
+    /// Writes down what is durable by now, if that is more than before. `closed`: nothing will follow.
+    pub(crate) fn write_record(&self, closed: bool) -> io::Result<()> {
+        // Numbers that were skipped because the newest segment is damaged are durable once the next one is begun.
+        if read(&self.segments).back().is_some_and(|newest| newest.is_sealed()) {
+            return Ok(());
+        }
+        // Each of these is a lower limit of what is durable, whatever is committed meanwhile.
+        let next_commit = self.next_commit.load(Ordering::Acquire);
+        let segment = read(&self.segments).back().map_or(0, |segment| segment.id);
+        let table = match self.settings.durability {
+            Durability::Always => read(&self.ends).clone(),
+            Durability::Interval(_) | Durability::Never => lock(&self.synced).clone(),
+        };
+        // A log that was closed without being synced may hold more than is told here.
+        let closed = closed && table == *read(&self.ends);
+        let boot = self.boot.load(Ordering::Acquire);
+        let (store, hub) = (self.store, self.hub);
+        let record = Acknowledged { store, hub, number: 0, segment, next_commit, boot, closed, table };
+        lock(&self.record).write(&*self.disk, record)
     }
 
     /// The segment that holds event `seq` of a partition, with the first number after it; `Err` with the oldest event

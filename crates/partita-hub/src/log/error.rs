@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use thiserror::Error;
 
+use super::loss::Loss;
+
 /// Why a data directory or a hub's log was not opened. Nothing was changed on disk, except after [`OpenError::Io`].
 #[derive(Debug, Error)]
 #[non_exhaustive]
@@ -63,6 +65,22 @@ pub enum OpenError {
         /// How many were asked for.
         asked: u32,
     },
+    /// Events that were acknowledged are missing. [`Settings::accept_loss`] goes on without them.
+    ///
+    /// [`Settings::accept_loss`]: super::Settings::accept_loss
+    #[error("{} lacks {loss}, which were acknowledged: restore its newest copy", dir.display())]
+    Lost {
+        /// The hub's directory.
+        dir: PathBuf,
+        /// What is missing.
+        loss: Loss,
+    },
+    /// A file that cannot be a segment has a segment's name.
+    #[error("{} cannot be a segment of this hub: move it away", path.display())]
+    Stray {
+        /// The file.
+        path: PathBuf,
+    },
     /// Settings that contradict one another.
     #[error("{0}")]
     Settings(String),
@@ -111,6 +129,12 @@ pub enum AppendError {
         /// What the system said.
         reason: String,
     },
+    /// The hub's files are no longer where it writes, so nothing is acknowledged any more.
+    #[error("the hub takes no events since {reason}: put its data directory back and restart the hub")]
+    Displaced {
+        /// Which file, and what happened to it.
+        reason: String,
+    },
     /// A batch must fit into the hub's limit.
     #[error("the batch has {bytes} bytes, the hub takes up to {max}")]
     TooLarge {
@@ -156,7 +180,10 @@ pub enum AppendError {
 impl AppendError {
     /// Whether sending the batch again, later, may succeed.
     pub fn is_retriable(&self) -> bool {
-        matches!(self, Self::QueueFull | Self::NoSpace { .. } | Self::ReadOnly { .. })
+        matches!(
+            self,
+            Self::QueueFull | Self::NoSpace { .. } | Self::ReadOnly { .. } | Self::Displaced { .. }
+        )
     }
 
     /// Whether the batch may come to light after a restart although it was not acknowledged: its write was tried.

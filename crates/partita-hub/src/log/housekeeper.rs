@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::core::{Core, lock, read, write};
 use super::disk::{Access, write_exact};
+use super::place::Place;
 use super::retention::{SegmentFacts, expired};
 use super::segment::{Segment, index_path};
 use super::spares::Spare;
@@ -24,6 +25,10 @@ pub(crate) struct Housekeeper {
     scrubbed: (u64, Instant),
     /// A segment that was taken away, as long as a power cut may bring it back.
     unsettled: Option<Removal>,
+    /// Where the files have to be; none if they could not be opened.
+    place: Option<Place>,
+    /// Whether the record could not be written last time.
+    unrecorded: bool,
 }
 
 /// A segment that was taken away, and the spare that it became.
@@ -35,17 +40,66 @@ struct Removal {
 
 impl Housekeeper {
     pub(crate) fn new(core: Arc<Core>) -> Self {
-        Self { core, failing: false, scrubbed: (0, Instant::now()), unsettled: None }
+        let place = Place::of_hub(&core.disk, &core.dir);
+        if let Err(error) = &place {
+            tracing::warn!(hub = core.hub, %error, "it will not be noticed if the data directory is replaced");
+        }
+        Self {
+            core,
+            failing: false,
+            scrubbed: (0, Instant::now()),
+            unsettled: None,
+            place: place.ok(),
+            unrecorded: false,
+        }
     }
 
     /// Does all that is due. False if something failed and is worth trying again later.
     pub(crate) fn step(&mut self) -> bool {
+        if !self.is_in_place() {
+            return false;
+        }
         // Retention first: what it frees is the next segment.
         let retained = self.apply_retention();
         let prepared = self.prepare();
         let indexed = self.write_indexes();
         self.core.shrink_tail();
         retained && prepared && indexed
+    }
+
+    /// Whether the files are still where the hub writes. If not, it acknowledges nothing any more, and nothing is changed
+    /// in their place: what lies there now is somebody else's.
+    fn is_in_place(&mut self) -> bool {
+        let core = &self.core;
+        if core.displaced.get().is_some() {
+            return false;
+        }
+        let Some(active) = read(&core.segments).back().cloned() else { return true };
+        let Some(reason) = self.place.as_mut().and_then(|place| place.check_active(&active)) else {
+            return true;
+        };
+        tracing::error!(hub = core.hub, "{reason} while the hub runs: it takes no more events");
+        let _ = core.displaced.set(reason);
+        false
+    }
+
+    /// Writes down what was acknowledged. `closed`: nothing will follow.
+    pub(crate) fn record(&mut self, closed: bool) {
+        if !self.is_in_place() {
+            return;
+        }
+        match self.core.write_record(closed) {
+            Ok(()) => self.unrecorded = false,
+            Err(error) => {
+                if !std::mem::replace(&mut self.unrecorded, true) {
+                    tracing::warn!(
+                        hub = self.core.hub,
+                        %error,
+                        "what was acknowledged cannot be recorded, trying again every second"
+                    );
+                }
+            }
+        }
     }
 
     /// Looks through the next sealed segment if it is time to, so that damage is found before a reader needs the events.

@@ -9,7 +9,7 @@ use std::sync::mpsc::{self, RecvTimeoutError, SyncSender};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::committer::{self, Ack, AckSink, Pending, Queue};
 use super::core::{Core, lock, read, write};
@@ -104,14 +104,21 @@ impl HubLog {
         core.spares.attend(true);
         let keeper = thread::Builder::new().name(format!("hub-{}-keeper", core.hub)).spawn(move || {
             let mut keeper = Housekeeper::new(keeper_core.clone());
+            let mut recorded = Instant::now();
             loop {
                 keeper.step();
+                if recorded.elapsed() >= HOUSEKEEPING {
+                    keeper.record(false);
+                    recorded = Instant::now();
+                }
                 keeper.scrub_if_due();
                 match nudged.recv_timeout(HOUSEKEEPING) {
                     Ok(()) | Err(RecvTimeoutError::Timeout) => {}
                     Err(RecvTimeoutError::Disconnected) => break,
                 }
             }
+            // The committer has ended.
+            keeper.record(true);
             keeper_core.spares.attend(false);
         })?;
         super::core::lock(&log.threads).keeper = Some(keeper);
@@ -183,8 +190,20 @@ impl HubLog {
     /// nothing otherwise.
     pub fn keep_house(&self) {
         if let Some(inline) = &self.inline {
-            lock(inline).1.step();
+            let keeper = &mut lock(inline).1;
+            keeper.step();
+            keeper.record(false);
         }
+    }
+
+    /// Writes down what was acknowledged, now rather than within a second.
+    pub(crate) fn record(&self) -> io::Result<()> {
+        self.core.write_record(false)
+    }
+
+    /// What became of the files, if they are no longer where the hub writes.
+    pub fn displaced(&self) -> Option<&str> {
+        self.core.displaced.get().map(String::as_str)
     }
 
     /// Whether the log works without threads.
@@ -298,9 +317,9 @@ impl HubLog {
         self.core.mode
     }
 
-    /// Whether failed writes made the hub refuse events.
+    /// Whether the hub refuses events: writes failed, or its files are no longer where it writes.
     pub fn is_read_only(&self) -> bool {
-        self.read_only.load(Ordering::Acquire)
+        self.read_only.load(Ordering::Acquire) || self.displaced().is_some()
     }
 
     /// Bytes that are not what was written, as far as anyone looked: opening, readers without an index, and the
@@ -337,6 +356,9 @@ impl HubLog {
         threads.nudge = None;
         if let Some(keeper) = threads.keeper.take() {
             let _ = keeper.join();
+        }
+        if let (Some(inline), false) = (&self.inline, self.core.is_closed()) {
+            super::core::lock(inline).1.record(true);
         }
         threads.lock = None;
         self.core.closed.store(true, Ordering::Release);

@@ -21,7 +21,10 @@ mod format;
 mod housekeeper;
 mod hub_log;
 mod index;
+mod loss;
 pub(crate) mod park;
+pub(crate) mod peek;
+mod place;
 mod position;
 mod producers;
 mod reader;
@@ -34,6 +37,7 @@ mod settings;
 mod spares;
 pub(crate) mod store;
 mod tail;
+pub(crate) mod witness;
 mod writer;
 
 #[cfg(test)]
@@ -43,17 +47,18 @@ pub(crate) use disk::read_whole;
 pub(crate) use format::{StoreRecord, StoreRecordError};
 
 pub use committer::{Ack, AckSink};
-pub use disk::{Access, Disk, DiskFile, MemoryDisk, OsDisk, WriteMode};
+pub use disk::{Access, Disk, DiskFile, Held, MemoryDisk, OsDisk, WriteMode};
 #[cfg(any(test, feature = "testkit"))]
 pub use disk::{Fault, SimDisk, When};
 pub use error::{AppendError, OpenError, ReadError};
 pub use format::{BatchBuilder, EncodeError, EncodedBatch, ProducerStamp, StoreId, StoredBatch, StoredEvent};
 pub use hub_log::{HubLog, PartitionInfo};
+pub use loss::{Loss, LostEvents};
 pub use position::LogPosition;
 pub use producers::ProducerState;
 pub use reader::LogReader;
 pub use recovery::{Damage, Recovery};
-pub use retention::Retention;
+pub use retention::{Retention, RetentionError};
 pub use settings::{Clock, Durability, PARTITIONS_MAX, Settings};
 pub use store::Store;
 pub use writer::Placed;

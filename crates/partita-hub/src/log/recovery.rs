@@ -9,17 +9,21 @@ use std::sync::{Arc, Mutex, RwLock};
 use std::time::{Duration, Instant};
 
 use super::aligned::AlignedBuf;
-use super::core::{Core, lock, read_range, write};
+use super::core::{Core, lock, read, read_range, write};
 use super::disk::{Access, Disk, WriteMode, is_full, probe, read_full, write_exact};
 use super::error::OpenError;
-use super::format::{BLOCK, NewSegment, ProducerEntry, Seed, SegmentHeader, StoreId, Table, TableEntry};
+use super::format::{
+    Acknowledged, BLOCK, NewSegment, ProducerEntry, Seed, SegmentHeader, StoreId, Table, TableEntry,
+};
 use super::index::LiveIndex;
+use super::loss::{self, Loss};
 use super::producers::Producers;
 use super::scan::{EVENT_BYTES_MIN, PlacedBatch, Scan, ScanInput, scan};
-use super::segment::{Segment, SegmentParts, segment_id, segment_path};
+use super::segment::{SEGMENT_ID_MAX, Segment, SegmentParts, segment_id, segment_path};
 use super::settings::{Durability, Settings};
 use super::spares::Spare;
 use super::tail::Commit;
+use super::witness::RecordFile;
 use super::writer::{Resume, Writer, begin_segment};
 
 /// What opening a hub's log found.
@@ -38,6 +42,8 @@ pub struct Recovery {
     pub damage: Vec<Damage>,
     /// Segments that should be there and are not.
     pub missing: Vec<Range<u64>>,
+    /// Acknowledged events that are missing, which was accepted.
+    pub lost: Option<Loss>,
     /// How long it took.
     pub elapsed: Duration,
 }
@@ -54,7 +60,7 @@ pub struct Damage {
 impl Recovery {
     /// Whether all that was acknowledged is there, as far as opening looks.
     pub fn is_clean(&self) -> bool {
-        self.damage.is_empty() && self.missing.is_empty()
+        self.damage.is_empty() && self.missing.is_empty() && self.lost.is_none()
     }
 }
 
@@ -71,6 +77,9 @@ impl fmt::Display for Recovery {
         }
         for missing in &self.missing {
             write!(f, "; segments {:016x} to {:016x} are missing", missing.start, missing.end - 1)?;
+        }
+        if let Some(loss) = &self.lost {
+            write!(f, "; goes on without {loss}")?;
         }
         Ok(())
     }
@@ -110,6 +119,8 @@ struct Last {
     tail_start: u64,
     tail: Vec<PlacedBatch>,
     table: Table,
+    /// Where the events end that were found.
+    found: Vec<u64>,
     producers: Producers,
     next_commit: u64,
     boot_max: u32,
@@ -128,6 +139,15 @@ pub(crate) fn open(
     disk.create_dir(dir).map_err(|error| OpenError::io("creating the directory", dir, error))?;
     let names = disk.list(dir).map_err(|error| OpenError::io("listing", dir, error))?;
     let found = find_segments(&*disk, dir, &names, store, hub, &settings)?;
+    let record = match RecordFile::load(&*disk, dir, store, hub) {
+        Err(OpenError::Damaged { .. }) if settings.accept_loss => RecordFile::blank(dir),
+        record => record?,
+    };
+    let known = record.last().cloned();
+    if let Some(known) = known.as_ref().filter(|known| known.table.len() > settings.partitions as usize) {
+        let (found, asked) = (known.table.len() as u32, settings.partitions);
+        return Err(OpenError::FewerPartitions { hub, found, asked });
+    }
 
     let relaxed = settings.durability != Durability::Always;
     let mode = match settings.buffered || relaxed {
@@ -155,10 +175,15 @@ pub(crate) fn open(
         retention: Mutex::new(settings.retention),
         producers: Mutex::new(Producers::new(settings.producers_per_partition(settings.partitions))),
         to_index: Mutex::default(),
+        synced: Mutex::default(),
+        next_commit: Default::default(),
+        boot: Default::default(),
+        record: Mutex::new(record),
+        displaced: Default::default(),
         settings,
         disk,
     });
-    tidy(&core, &names).map_err(|error| OpenError::io("removing unfinished files", dir, error))?;
+    let tidy = || tidy(&core, &names).map_err(|error| OpenError::io("removing unfinished files", dir, error));
     let mut recovery = Recovery {
         segments: found.len(),
         mode,
@@ -166,15 +191,35 @@ pub(crate) fn open(
         torn_bytes: 0,
         damage: Vec::new(),
         missing: Vec::new(),
+        lost: None,
         elapsed: Duration::ZERO,
     };
+    let begin = |error| OpenError::io("creating a segment", dir, error);
     let mut writer = match found.is_empty() {
-        true => create(&core).map_err(|error| OpenError::io("creating a segment", dir, error))?,
-        false => resume(&core, found, &mut recovery)?,
+        true => {
+            recovery.lost = known.as_ref().and_then(|known| loss::compare(known, &[], 0));
+            refuse_unless_accepted(&core, &recovery)?;
+            tidy()?;
+            create(&core, known.as_ref()).map_err(begin)?
+        }
+        false => {
+            let mut writer = resume(&core, found, known.as_ref(), &mut recovery)?;
+            tidy()?;
+            if recovery.lost.is_some() {
+                writer.begin_next().map_err(begin)?;
+            }
+            writer
+        }
     };
     lock(&core.damage).clone_from(&recovery.damage);
     // Puts the new boot on disk: what it overwrites is then told from what follows.
     writer.mark();
+    // All that was found is durable by now.
+    lock(&core.synced).clone_from(&read(&core.ends));
+    if let Err(error) = core.write_record(false) {
+        // The housekeeper tries again. What it holds so far is true, if not all.
+        tracing::warn!(hub, %error, "what was acknowledged could not be recorded yet");
+    }
     recovery.segments = recovery.segments.max(1);
     recovery.elapsed = started.elapsed();
     Ok((core, writer, recovery))
@@ -190,6 +235,9 @@ fn find_segments(
 ) -> Result<Vec<Found>, OpenError> {
     let mut ids: Vec<u64> = names.iter().filter_map(|name| segment_id(name)).collect();
     ids.sort_unstable();
+    if let Some(stray) = ids.iter().find(|id| !(1..=SEGMENT_ID_MAX).contains(*id)) {
+        return Err(OpenError::Stray { path: segment_path(dir, *stray) });
+    }
     let mut out = Vec::with_capacity(ids.len());
     for id in ids {
         let path = segment_path(dir, id);
@@ -245,21 +293,36 @@ fn tidy(core: &Core, names: &[String]) -> io::Result<()> {
     Ok(())
 }
 
-/// The first segment of a new hub.
-fn create(core: &Arc<Core>) -> io::Result<Writer> {
+fn refuse_unless_accepted(core: &Core, recovery: &Recovery) -> Result<(), OpenError> {
+    match &recovery.lost {
+        Some(loss) if !core.settings.accept_loss => {
+            Err(OpenError::Lost { dir: core.dir.clone(), loss: loss.clone() })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The first segment of a new hub, or of one whose segments are all missing.
+fn create(core: &Arc<Core>, lost: Option<&Acknowledged>) -> io::Result<Writer> {
     let bytes = core.settings.smallest_segment(core.partitions());
     core.spares.want(bytes);
     core.spares.prepare(&*core.disk, &core.dir, core.mode)?;
     let spare = core.spares.take(bytes).map_err(io::Error::other)?;
-    let table = vec![Default::default(); core.settings.partitions as usize];
+    let mut table = vec![Default::default(); core.settings.partitions as usize];
+    if let Some(lost) = lost {
+        table = loss::beyond(lost, &table);
+    }
+    let last_time = newest_time(&table);
+    let (segment, boot) = lost.map_or((1, 1), |lost| (lost.segment + 1, lost.boot + 1));
+    let next_commit = lost.map_or(1, |lost| lost.next_commit);
     let new = NewSegment {
         store: core.store,
         hub: core.hub,
-        segment: 1,
-        boot: 1,
+        segment,
+        boot,
         capacity: spare.bytes,
-        created_ms: core.settings.clock.now_ms(),
-        first_commit: 1,
+        created_ms: core.settings.clock.now_ms().max(last_time),
+        first_commit: next_commit,
         prev_segment: 0,
         prev_end: 0,
     };
@@ -268,21 +331,29 @@ fn create(core: &Arc<Core>) -> io::Result<Writer> {
     write(&core.segments).push_back(segment.clone());
     write(&core.ends).clone_from(&table);
     let resume = Resume {
+        next_segment: segment.id + 1,
         segment,
         file,
         partial: Vec::new(),
         table,
-        next_commit: 1,
-        boot: 1,
-        last_time: 0,
+        next_commit,
+        boot,
+        last_time,
         abandoned: false,
     };
     Ok(Writer::new(core.clone(), resume))
 }
 
-fn resume(core: &Arc<Core>, found: Vec<Found>, recovery: &mut Recovery) -> Result<Writer, OpenError> {
+fn resume(
+    core: &Arc<Core>,
+    found: Vec<Found>,
+    known: Option<&Acknowledged>,
+    recovery: &mut Recovery,
+) -> Result<Writer, OpenError> {
     for pair in found.windows(2) {
-        if pair[0].id + 1 < pair[1].id {
+        // After a loss, ids go on above those that were used: the header says after which segment.
+        let follows = pair[1].header.as_ref().is_some_and(|(header, _)| header.prev_segment == pair[0].id);
+        if pair[0].id + 1 < pair[1].id && !follows {
             recovery.missing.push(pair[0].id + 1..pair[1].id);
         }
     }
@@ -357,6 +428,22 @@ fn resume(core: &Arc<Core>, found: Vec<Found>, recovery: &mut Recovery) -> Resul
         return Err(OpenError::FewerPartitions { hub: core.hub, found, asked });
     }
     last.table.resize(asked as usize, Default::default());
+    // Damage is told from a loss by what follows it. In a file that was shortened nothing does.
+    let ends: Vec<u64> = match active.is_sealed() {
+        true => last.found.clone(),
+        false => last.table.iter().map(|entry| entry.next_seq).collect(),
+    };
+    recovery.lost = known.and_then(|known| loss::compare(known, &ends, active.id));
+    refuse_unless_accepted(core, recovery)?;
+    let lost = known.filter(|_| recovery.lost.is_some());
+    if let Some(known) = lost {
+        last.table = loss::beyond(known, &last.table);
+        if let Some(loss) = &mut recovery.lost {
+            loss.skip(&last.found, &last.table);
+        }
+        last.next_commit = last.next_commit.max(known.next_commit);
+        last.boot_max = last.boot_max.max(known.boot);
+    }
     write(&core.segments).clone_from(&segments);
     write(&core.ends).clone_from(&last.table);
     lock(&core.producers).clone_from(&last.producers);
@@ -378,7 +465,8 @@ fn resume(core: &Arc<Core>, found: Vec<Found>, recovery: &mut Recovery) -> Resul
     let block = (last.end - last.end % BLOCK as u64) as usize;
     let resume = Resume {
         partial: last.bytes.get(block..last.end as usize).unwrap_or_default().to_vec(),
-        abandoned: active.is_sealed(),
+        abandoned: active.is_sealed() || lost.is_some(),
+        next_segment: active.id.max(lost.map_or(0, |known| known.segment)) + 1,
         segment: active,
         file,
         next_commit: last.next_commit,
@@ -475,6 +563,7 @@ fn scan_last(
         tail_start: found.tail_start,
         tail: found.tail,
         table: found.table,
+        found: found.found,
         producers: found.producers.unwrap_or_else(|| Producers::new(0)),
         next_commit,
         boot_max: found.boot_max.max(before.map_or(0, |last| last.boot_max)),

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::disk::{Access, Disk};
 use super::segment::{index_id, segment_id};
+use super::witness;
 
 /// A hub with this file in its directory is no hub any more.
 pub(crate) const DELETED: &str = "deleted";
@@ -33,6 +34,8 @@ pub(crate) fn is_deleted(disk: &dyn Disk, dir: &Path) -> io::Result<bool> {
 /// Removes what a deleted hub left. With `keep_number` the directory stays, so that its number is not given again.
 /// What is not ours stays, and the directory with it.
 pub(crate) fn sweep(disk: &dyn Disk, dir: &Path, keep_number: bool) -> io::Result<()> {
+    // Before the directory: what bears witness to a hub without one tells that it was lost.
+    witness::forget(disk, dir)?;
     for name in disk.list(dir)?.iter().filter(|name| *name != DELETED && is_ours(name)) {
         disk.remove(&dir.join(name))?;
     }
@@ -50,5 +53,7 @@ pub(crate) fn sweep(disk: &dyn Disk, dir: &Path, keep_number: bool) -> io::Resul
 pub(crate) fn files(disk: &dyn Disk, dir: &Path) -> io::Result<Vec<(PathBuf, u64)>> {
     let names = disk.list(dir)?;
     let ours = names.iter().filter(|name| is_ours(name)).map(|name| dir.join(name));
-    ours.map(|path| disk.open(&path, Access::Read)?.len().map(|bytes| (path, bytes))).collect()
+    ours.chain(witness::files(disk, dir)?)
+        .map(|path| disk.open(&path, Access::Read)?.len().map(|bytes| (path, bytes)))
+        .collect()
 }

@@ -2,6 +2,13 @@
 
 use std::time::Duration;
 
+use thiserror::Error;
+
+/// Longer than anything lasts, and well within what can be counted: 1,000 years.
+const AGE_MAX: Duration = Duration::from_secs(1_000 * 365 * 24 * 60 * 60);
+/// More than any disk holds: 4 EiB.
+const BYTES_MAX: u64 = 1 << 62;
+
 /// How long and how much a hub keeps.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Retention {
@@ -15,6 +22,32 @@ impl Default for Retention {
     /// A day, as much as it takes.
     fn default() -> Self {
         Self { age: Duration::from_secs(24 * 60 * 60), bytes_max: None }
+    }
+}
+
+/// Why a retention is refused.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+#[non_exhaustive]
+pub enum RetentionError {
+    /// Too long.
+    #[error("a retention time has at most 365000 days: choose a shorter one")]
+    Age,
+    /// Too much.
+    #[error("a retention size has at most 4 EiB: choose a smaller one, or none")]
+    Size,
+}
+
+impl Retention {
+    /// Refuses what is beyond all that a hub can keep: numbers near the largest ones are mistakes, or mean no limit to
+    /// somebody and a limit to somebody else.
+    pub fn check(&self) -> Result<(), RetentionError> {
+        if self.age > AGE_MAX {
+            return Err(RetentionError::Age);
+        }
+        if self.bytes_max.is_some_and(|bytes| bytes > BYTES_MAX) {
+            return Err(RetentionError::Size);
+        }
+        Ok(())
     }
 }
 
@@ -65,6 +98,19 @@ mod tests {
 
     fn open(last_time: i64) -> SegmentFacts {
         SegmentFacts { sealed: false, last_time, bytes: 10 }
+    }
+
+    #[test]
+    fn retention_near_the_largest_number_is_refused() {
+        let of = |secs, bytes_max| Retention { age: Duration::from_secs(secs), bytes_max }.check();
+        assert_eq!(of(365_000 * 86_400, Some(1 << 62)), Ok(()));
+        assert_eq!(of(0, None), Ok(()));
+        for secs in [365_000 * 86_400 + 1, i64::MAX as u64, u64::MAX / 1_000, u64::MAX] {
+            assert_eq!(of(secs, None), Err(RetentionError::Age), "{secs}");
+        }
+        for bytes in [(1 << 62) + 1, u64::MAX - 1, u64::MAX] {
+            assert_eq!(of(1, Some(bytes)), Err(RetentionError::Size), "{bytes}");
+        }
     }
 
     #[test]

@@ -54,6 +54,8 @@ pub(crate) struct Scan {
     pub(crate) first: Table,
     /// The partitions after the last group.
     pub(crate) table: Table,
+    /// The number after each partition's last event that was found; the table may be beyond it.
+    pub(crate) found: Vec<u64>,
     pub(crate) producers: Option<Producers>,
     pub(crate) index: LiveIndex,
     /// Where the last mark ends, or the groups start: what lies before it was durable.
@@ -167,7 +169,9 @@ impl<'a> Scanner<'a> {
         }
         let to = next.as_ref().map_or(self.bytes.len(), |(at, _)| *at);
         self.damage.push(self.at as u64..to as u64);
-        self.damaged_bytes += (to - self.at) as u64;
+        // Where the header is lost, the first block behind it is the table's at any rate: no events are missing there.
+        let table = if headless && self.groups == 0 { BLOCK } else { 0 };
+        self.damaged_bytes += (to - self.at).saturating_sub(table) as u64;
         if let Some(producers) = &mut self.producers {
             producers.forget();
         }
@@ -304,6 +308,7 @@ impl<'a> Scanner<'a> {
             }
             torn = 0;
         }
+        let found = self.table.iter().map(|entry| entry.next_seq).collect();
         for (entry, settled) in self.table.iter_mut().zip(&self.settled) {
             // Events may have been lost whose numbers nothing tells. Numbers are never used twice, so skip as many as
             // there can have been; a reader gets an error for them.
@@ -321,6 +326,7 @@ impl<'a> Scanner<'a> {
             marked: self.marked as u64,
             first: self.first,
             table: self.table,
+            found,
             producers: self.producers,
             index: self.index,
             damage: self.damage,

@@ -131,6 +131,10 @@ impl Segment {
     }
 }
 
+/// No log gets this far: these many segments are 64 PiB at least. A higher number is no segment of ours, and counting on
+/// from it would lead nowhere.
+pub(crate) const SEGMENT_ID_MAX: u64 = 1 << 36;
+
 /// The name of a segment's file.
 pub(crate) fn segment_path(dir: &Path, id: u64) -> PathBuf {
     dir.join(format!("{id:016x}.seg"))

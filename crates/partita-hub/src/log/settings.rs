@@ -82,6 +82,8 @@ pub struct Settings {
     pub producers_max: u32,
     /// Idle time after which a mark is written, see `docs/log-format.md`.
     pub mark_after: Duration,
+    /// Goes on although acknowledged events are missing, with numbers above all that can have been acknowledged.
+    pub accept_loss: bool,
     /// Writes through the page cache even where direct I/O works.
     pub buffered: bool,
     /// Where time comes from.
@@ -109,6 +111,7 @@ impl Settings {
             retention: Retention::default(),
             producers_max: 4_096,
             mark_after: Duration::from_millis(100),
+            accept_loss: false,
             buffered: false,
             clock: Clock::default(),
             single_threaded: false,

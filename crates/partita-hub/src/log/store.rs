@@ -1,28 +1,39 @@
 //! A data directory: one process has it open, and it holds the logs of several hubs.
 
 use std::any::Any;
+use std::collections::BTreeSet;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 
+use super::core::lock;
 use super::disk::{Access, Disk, OsDisk, WriteMode, read_whole, write_exact};
 use super::error::OpenError;
 use super::format::{FORMAT_MAJOR, StoreId, StoreRecord, StoreRecordError};
 use super::hub_log::HubLog;
+use super::place::Place;
 use super::recovery::Recovery;
 use super::removal;
 use super::segment::number;
 use super::settings::Settings;
 
 pub(crate) const STORE: &str = "STORE";
+const HUB_NUMBER_MAX: u64 = 1 << 48;
 
 /// An open data directory.
 pub struct Store {
     disk: Arc<dyn Disk>,
     path: PathBuf,
     id: StoreId,
-    _lock: Arc<dyn Any + Send + Sync>,
+    /// Whether every hub has a record of what it acknowledged.
+    witnessed: AtomicBool,
+    place: Place,
+    /// Hubs that are deleted and whose log may still be open. Locked while what they left is removed, so that one at a
+    /// time does so.
+    ending: Mutex<BTreeSet<u64>>,
+    lock: Arc<dyn Any + Send + Sync>,
 }
 
 impl fmt::Debug for Store {
@@ -58,31 +69,54 @@ impl Store {
             return Err(OpenError::Foreign { path });
         }
         let file = path.join(STORE);
-        let lock = match disk.lock(&file) {
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Err(OpenError::InUse { path }),
-            lock => Arc::from(lock.map_err(fail("locking"))?),
-        };
+        let lock = lock_data(&*disk, &path)?;
         let content = read_whole(&*disk, &file).map_err(fail("reading"))?;
         // Nothing but a file without content: the first start ended before it began.
         let unused = names.iter().all(|name| name == STORE);
         let begun = content.len() <= StoreRecord::LEN && StoreRecord::decode(&content).is_err();
-        let id = if unused && begun && content.iter().all(|byte| *byte == 0) {
-            let id = StoreId::generate();
-            make_durable(&*disk, &path, &file, id).map_err(fail("creating"))?;
-            id
+        let (record, op) = if unused && begun && content.iter().all(|byte| *byte == 0) {
+            (StoreRecord::new(StoreId::generate()), "creating")
         } else {
             match StoreRecord::decode(&content) {
                 // A first start that was killed may have left it in the page cache only, and a failed sync may have
                 // marked it clean there: so it is written again.
-                Ok(record) => make_durable(&*disk, &path, &file, record.store)
-                    .map(|()| record.store)
-                    .map_err(fail("writing"))?,
+                Ok(record) => (record, "writing"),
                 Err(error) => return Err(refusal(error, path)),
             }
         };
-        let store = Self { disk, path, id, _lock: lock };
+        make_durable(&*disk, &path, &file, record).map_err(fail(op))?;
+        let place = Place::of_store(&disk, &path).map_err(fail("opening"))?;
+        let witnessed = AtomicBool::new(record.is_witnessed());
+        let store = Self {
+            disk,
+            path,
+            id: record.store,
+            witnessed,
+            place,
+            ending: Mutex::default(),
+            lock: Arc::new(lock),
+        };
         store.sweep();
         Ok(store)
+    }
+
+    /// Whether every hub has a record of what it acknowledged: one that has none then was robbed of it.
+    pub(crate) fn is_witnessed(&self) -> bool {
+        self.witnessed.load(Ordering::Acquire)
+    }
+
+    /// Says, durably, that every hub has its record.
+    pub(crate) fn set_witnessed(&self) -> io::Result<()> {
+        if !self.is_witnessed() {
+            make_durable(&*self.disk, &self.path, &self.path.join(STORE), StoreRecord::new(self.id))?;
+            self.witnessed.store(true, Ordering::Release);
+        }
+        Ok(())
+    }
+
+    /// What became of the directory, if its name no longer leads to the one that was opened.
+    pub(crate) fn displaced(&self) -> Option<String> {
+        self.place.check()
     }
 
     /// Which life of the data this is.
@@ -100,7 +134,7 @@ impl Store {
         let dir = self.hub_dir(hub);
         let (core, writer, recovery) =
             super::recovery::open(self.disk.clone(), &dir, self.id, hub, settings)?;
-        let log = HubLog::start(core, writer, self._lock.clone())
+        let log = HubLog::start(core, writer, self.lock.clone())
             .map_err(|error| OpenError::io("starting a thread", dir, error))?;
         Ok((log, recovery))
     }
@@ -123,15 +157,27 @@ impl Store {
         Ok(hub_numbers(&*self.disk, &self.path)?.last().map_or(1, |last| last + 1))
     }
 
-    /// Makes a hub gone, durably. Its log may still be open; see [`Store::sweep`].
+    /// Makes a hub gone, durably. Its log may still be open: what it left stays until [`Store::finish_delete`].
     pub(crate) fn delete_hub(&self, hub: u64) -> io::Result<()> {
-        removal::mark_deleted(&*self.disk, &self.hub_dir(hub))
+        lock(&self.ending).insert(hub);
+        let marked = removal::mark_deleted(&*self.disk, &self.hub_dir(hub));
+        if marked.is_err() {
+            lock(&self.ending).remove(&hub);
+        }
+        marked
+    }
+
+    /// Removes what a deleted hub left, now that its log is closed.
+    pub(crate) fn finish_delete(&self, hub: u64) {
+        lock(&self.ending).remove(&hub);
+        self.sweep();
     }
 
     /// Removes what deleted hubs left. What cannot be removed now is tried again when the directory is opened.
-    pub(crate) fn sweep(&self) {
+    fn sweep(&self) {
+        let ending = lock(&self.ending);
         let Ok(ids) = hub_numbers(&*self.disk, &self.path) else { return };
-        for id in &ids {
+        for id in ids.iter().filter(|id| !ending.contains(id)) {
             let dir = self.hub_dir(*id);
             // The highest number stays taken: a hub that is made later must not be taken for the one that went.
             let keep_number = ids.last() == Some(id);
@@ -179,15 +225,28 @@ pub(crate) fn hub_numbers(disk: &dyn Disk, path: &Path) -> Result<Vec<u64>, Open
         names => names.map_err(|error| OpenError::io("listing", dir, error))?,
     };
     let mut ids: Vec<u64> = names.iter().filter_map(|name| number(name)).collect();
+    // A higher number is none of ours, and there is none after the last.
+    ids.retain(|id| *id <= HUB_NUMBER_MAX);
     ids.sort_unstable();
     Ok(ids)
 }
 
+/// Locks a data directory: the file that makes it one, and the directory itself, because the file can be replaced.
+pub(crate) fn lock_data(disk: &dyn Disk, path: &Path) -> Result<Box<dyn Any + Send + Sync>, OpenError> {
+    let refused = |error: io::Error| match error.kind() {
+        io::ErrorKind::WouldBlock => OpenError::InUse { path: path.to_owned() },
+        _ => OpenError::io("locking", path, error),
+    };
+    let file = disk.lock(&path.join(STORE)).map_err(refused)?;
+    let dir = disk.lock_dir(path).map_err(refused)?;
+    Ok(Box::new((file, dir)))
+}
+
 /// Writes the file and makes it durable.
-pub(crate) fn make_durable(disk: &dyn Disk, dir: &Path, path: &Path, id: StoreId) -> io::Result<()> {
+pub(crate) fn make_durable(disk: &dyn Disk, dir: &Path, path: &Path, record: StoreRecord) -> io::Result<()> {
     // The lock is on this very file, so it is written in place; it is smaller than what a disk writes at once.
     let file = disk.open(path, Access::Write(WriteMode::Buffered))?;
-    write_exact(&*file, &StoreRecord::new(id).encode(), 0)?;
+    write_exact(&*file, &record.encode(), 0)?;
     file.sync()?;
     disk.sync_dir(dir)
 }

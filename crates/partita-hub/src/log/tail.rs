@@ -113,7 +113,8 @@ impl TailCache {
             }
             let whole = Bytes::from_owner(SharedBuf(commit.buf.clone()));
             for (pos, batch) in run {
-                if bytes >= bytes_max {
+                // Numbers go on higher after a loss: what is missing is not passed over.
+                if bytes >= bytes_max || batch.base_seq > seq {
                     return Some(commit.number);
                 }
                 let at = (pos - commit.base) as usize;

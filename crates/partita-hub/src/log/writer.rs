@@ -3,6 +3,7 @@
 
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use super::aligned::AlignedBuf;
@@ -83,6 +84,7 @@ pub(crate) struct Writer {
     /// What the last block holds before `end`: the next group's write starts with it.
     partial: Vec<u8>,
     table: Table,
+    next_segment: u64,
     next_commit: u64,
     boot: u32,
     last_time: i64,
@@ -106,18 +108,23 @@ pub(crate) struct Resume {
     pub(crate) next_commit: u64,
     pub(crate) boot: u32,
     pub(crate) last_time: i64,
-    /// Whether a new segment is to be begun, because the last one's header is damaged.
+    /// The next segment's id.
+    pub(crate) next_segment: u64,
+    /// Whether a new segment is to be begun: the last one's header is damaged, or numbers go on elsewhere.
     pub(crate) abandoned: bool,
 }
 
 impl Writer {
     pub(crate) fn new(core: Arc<Core>, resume: Resume) -> Self {
+        core.next_commit.store(resume.next_commit, Ordering::Release);
+        core.boot.store(resume.boot, Ordering::Release);
         Self {
             end: resume.segment.end(),
             segment: resume.segment,
             file: resume.file,
             partial: resume.partial,
             table: resume.table,
+            next_segment: resume.next_segment,
             next_commit: resume.next_commit,
             boot: resume.boot,
             last_time: resume.last_time,
@@ -244,6 +251,7 @@ impl Writer {
                 self.abandon(&error);
                 return Err(error);
             }
+            lock(&self.core.synced).clone_from(&self.table);
         }
         Ok(())
     }
@@ -256,6 +264,9 @@ impl Writer {
     ) -> Result<Vec<Placed>, AppendError> {
         if let Some(reason) = &self.failed {
             return Err(AppendError::ReadOnly { reason: reason.clone() });
+        }
+        if let Some(reason) = self.core.displaced.get() {
+            return Err(AppendError::Displaced { reason: reason.clone() });
         }
         let time_ms = self.core.settings.clock.now_ms().max(self.last_time);
         let partitions = self.table.len().max(self.core.partitions() as usize);
@@ -406,6 +417,7 @@ impl Writer {
 
         self.last_time = time_ms;
         self.next_commit += 1;
+        self.core.next_commit.store(self.next_commit, Ordering::Release);
         self.unmarked = true;
         self.segment.advance(self.end, time_ms);
         if !headers.is_empty() {
@@ -469,7 +481,7 @@ impl Writer {
         let core = self.core.clone();
         // If this fails the segment is abandoned and ends at the same place: what was in it was acknowledged unsynced.
         let _ = self.sync();
-        let (id, bytes_min) = (self.segment.id + 1, core.settings.smallest_segment(core.partitions()));
+        let (id, bytes_min) = (self.next_segment, core.settings.smallest_segment(core.partitions()));
         let spare = core.spares.take(bytes_min).map_err(RollError::NoSpare)?;
         let new = NewSegment {
             store: core.store,
@@ -498,9 +510,21 @@ impl Writer {
         self.end = segment.end();
         self.file = file;
         self.segment = segment;
+        self.next_segment = id + 1;
         self.partial.clear();
         self.abandoned = false;
         Ok(())
+    }
+
+    /// Begins the next segment now, so that it is durable where numbers go on.
+    pub(crate) fn begin_next(&mut self) -> io::Result<()> {
+        let core = self.core.clone();
+        core.spares.want(core.settings.smallest_segment(core.partitions()));
+        core.spares.prepare(&*core.disk, &core.dir, core.mode)?;
+        self.roll(core.settings.clock.now_ms().max(self.last_time)).map_err(|error| match error {
+            RollError::NoSpare(reason) => io::Error::other(reason),
+            RollError::Io(error) => error,
+        })
     }
 }
 

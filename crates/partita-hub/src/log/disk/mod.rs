@@ -67,6 +67,33 @@ pub trait Disk: Send + Sync + fmt::Debug {
     /// Opens or creates a file and locks it against other processes until the returned guard is dropped.
     /// [`io::ErrorKind::WouldBlock`] if another process holds it.
     fn lock(&self, path: &Path) -> io::Result<Box<dyn Any + Send + Sync>>;
+    /// Locks a directory against other processes, as [`Disk::lock`] does a file: a lock on a file in it does not help once
+    /// the file was replaced by a copy. Where directories cannot be locked, this does nothing.
+    fn lock_dir(&self, dir: &Path) -> io::Result<Box<dyn Any + Send + Sync>> {
+        let _ = dir;
+        Ok(Box::new(()))
+    }
+    /// Keeps hold of a file or directory, to find out later whether its name still leads to it. Where that cannot be
+    /// known, it always does.
+    fn hold(&self, path: &Path) -> io::Result<Box<dyn Held>> {
+        let _ = path;
+        Ok(Box::new(AlwaysThere))
+    }
+}
+
+/// A file or directory that is kept hold of.
+pub trait Held: Send + Sync + fmt::Debug {
+    /// Whether this name leads to it. [`io::ErrorKind::NotFound`] if it leads nowhere.
+    fn is_at(&self, path: &Path) -> io::Result<bool>;
+}
+
+#[derive(Debug)]
+struct AlwaysThere;
+
+impl Held for AlwaysThere {
+    fn is_at(&self, _: &Path) -> io::Result<bool> {
+        Ok(true)
+    }
 }
 
 /// An open file.

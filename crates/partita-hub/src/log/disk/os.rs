@@ -6,6 +6,8 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
+#[cfg(unix)]
+use super::Held;
 use super::{Access, Disk, DiskFile, WriteMode};
 
 /// The operating system's file system.
@@ -67,11 +69,59 @@ impl Disk for OsDisk {
 
     fn lock(&self, path: &Path) -> io::Result<Box<dyn Any + Send + Sync>> {
         let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
-        match file.try_lock() {
-            Ok(()) => Ok(Box::new(file)),
-            Err(TryLockError::WouldBlock) => Err(io::ErrorKind::WouldBlock.into()),
-            Err(TryLockError::Error(error)) => Err(error),
+        let file = locked(file)?;
+        // Somebody may have put another file in its place in between, and locked that one.
+        match is_at(&file, path)? {
+            true => Ok(Box::new(file)),
+            false => Err(io::ErrorKind::WouldBlock.into()),
         }
+    }
+
+    fn lock_dir(&self, dir: &Path) -> io::Result<Box<dyn Any + Send + Sync>> {
+        // Windows opens no directories as files. Network file systems may lock only what is open for writing.
+        match File::open(dir).and_then(locked) {
+            Err(error) if error.kind() != io::ErrorKind::WouldBlock => Ok(Box::new(())),
+            lock => Ok(Box::new(lock?)),
+        }
+    }
+
+    #[cfg(unix)]
+    fn hold(&self, path: &Path) -> io::Result<Box<dyn Held>> {
+        Ok(Box::new(HeldFile(File::open(path)?)))
+    }
+}
+
+fn locked(file: File) -> io::Result<File> {
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(io::ErrorKind::WouldBlock.into()),
+        Err(TryLockError::Error(error)) => Err(error),
+    }
+}
+
+/// Whether a name leads to an open file. Both are asked now: some file systems change their numbers for a file, but not
+/// while it is open.
+#[cfg(unix)]
+fn is_at(file: &File, path: &Path) -> io::Result<bool> {
+    use std::os::unix::fs::MetadataExt;
+    let (held, there) = (file.metadata()?, fs::metadata(path)?);
+    Ok((held.dev(), held.ino()) == (there.dev(), there.ino()))
+}
+
+/// What is open cannot be replaced there.
+#[cfg(not(unix))]
+fn is_at(_: &File, _: &Path) -> io::Result<bool> {
+    Ok(true)
+}
+
+#[cfg(unix)]
+#[derive(Debug)]
+struct HeldFile(File);
+
+#[cfg(unix)]
+impl Held for HeldFile {
+    fn is_at(&self, path: &Path) -> io::Result<bool> {
+        is_at(&self.0, path)
     }
 }
 

@@ -181,6 +181,13 @@ impl SimDisk {
         state.files[inode] = Inode { durable: content.clone(), now: content, unsynced: Vec::new() };
     }
 
+    /// Takes a file away, durably, as somebody else would.
+    pub fn take_away(&self, path: &Path) {
+        let mut state = self.state();
+        state.names.remove(path);
+        state.durable_names.remove(path);
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -394,6 +401,13 @@ impl Disk for SimDisk {
             return Err(io::ErrorKind::WouldBlock.into());
         }
         Ok(Box::new(SimLock { disk: self.clone(), path: path.to_owned() }))
+    }
+
+    fn lock_dir(&self, dir: &Path) -> io::Result<Box<dyn Any + Send + Sync>> {
+        if !self.state().locked.insert(dir.to_owned()) {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        Ok(Box::new(SimLock { disk: self.clone(), path: dir.to_owned() }))
     }
 }
 

@@ -1,5 +1,6 @@
 //! The bytes on disk, little endian. `docs/log-format.md` draws them. Nothing here does I/O.
 
+mod acknowledged;
 mod batch;
 mod group;
 mod index;
@@ -9,6 +10,7 @@ mod store;
 
 use std::fmt;
 
+pub(crate) use acknowledged::{ACKNOWLEDGED_BYTES_MAX, Acknowledged};
 pub(crate) use batch::{BATCH_HEADER, BatchHeader, parse_batch};
 pub use batch::{BatchBuilder, EncodeError, EncodedBatch, StoredBatch, StoredEvent};
 pub(crate) use group::{
@@ -26,7 +28,9 @@ pub(crate) const BLOCK: usize = 4096;
 /// Format of everything under the data directory. A change of the major number means that older programs must not
 /// touch the data; of the minor one, that they can.
 pub(crate) const FORMAT_MAJOR: u16 = 1;
-pub(crate) const FORMAT_MINOR: u16 = 0;
+pub(crate) const FORMAT_MINOR: u16 = 1;
+/// From this minor number on, every hub has a record of what it acknowledged.
+pub(crate) const MINOR_WITNESSED: u16 = 1;
 
 /// The largest batch on disk, header included. Group magics read as lengths are above it, so the first four bytes
 /// tell a batch from a group.

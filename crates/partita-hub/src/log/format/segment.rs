@@ -7,7 +7,7 @@ use super::{
 };
 
 const MAGIC: [u8; 8] = *b"PARTSEG\n";
-const ENTRY: usize = 32;
+pub(crate) const ENTRY: usize = 32;
 /// The number of idempotent producers, which follow the entries.
 const PRODUCERS_COUNT: usize = 4;
 
@@ -44,6 +44,22 @@ pub(crate) struct TableEntry {
 
 /// All partitions at the start of a segment.
 pub(crate) type Table = Vec<TableEntry>;
+
+pub(crate) fn put_entry(out: &mut [u8], at: usize, entry: &TableEntry) {
+    put(out, at, &entry.next_seq.to_le_bytes());
+    put(out, at + 8, &entry.next_offset.to_le_bytes());
+    put(out, at + 16, &entry.last_offset.to_le_bytes());
+    put(out, at + 24, &entry.last_time.to_le_bytes());
+}
+
+pub(crate) fn get_entry(bytes: &[u8], at: usize) -> TableEntry {
+    TableEntry {
+        next_seq: u64_at(bytes, at),
+        next_offset: u64_at(bytes, at + 8),
+        last_offset: u64_at(bytes, at + 16),
+        last_time: i64_at(bytes, at + 24),
+    }
+}
 
 /// Where groups start after a table of this length.
 fn data_start(table_len: usize) -> usize {
@@ -84,10 +100,7 @@ impl SegmentHeader {
         let table_len = table_len(table.len(), producers.len());
         let mut out = vec![0; data_start(table_len)];
         for (entry, at) in table.iter().zip((BLOCK..).step_by(ENTRY)) {
-            put(&mut out, at, &entry.next_seq.to_le_bytes());
-            put(&mut out, at + 8, &entry.next_offset.to_le_bytes());
-            put(&mut out, at + 16, &entry.last_offset.to_le_bytes());
-            put(&mut out, at + 24, &entry.last_time.to_le_bytes());
+            put_entry(&mut out, at, entry);
         }
         let count_at = BLOCK + table.len() * ENTRY;
         put(&mut out, count_at, &(producers.len() as u32).to_le_bytes());
@@ -147,13 +160,7 @@ impl SegmentHeader {
         if crc32fast::hash(bytes) != self.table_crc {
             return None;
         }
-        let entry = |at| TableEntry {
-            next_seq: u64_at(bytes, at),
-            next_offset: u64_at(bytes, at + 8),
-            last_offset: u64_at(bytes, at + 16),
-            last_time: i64_at(bytes, at + 24),
-        };
-        let table: Table = (0..self.partitions as usize).map(|p| entry(p * ENTRY)).collect();
+        let table: Table = (0..self.partitions as usize).map(|p| get_entry(bytes, p * ENTRY)).collect();
         let count = u32_at(bytes, table.len() * ENTRY) as usize;
         if self.table_len as usize != table_len(table.len(), count) {
             return None;

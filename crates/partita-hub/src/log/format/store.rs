@@ -1,6 +1,6 @@
 //! The `STORE` file: says what the directory is, in which format, and which life of it.
 
-use super::{FORMAT_MAJOR, FORMAT_MINOR, StoreId, array, put, u16_at, u32_at};
+use super::{FORMAT_MAJOR, FORMAT_MINOR, MINOR_WITNESSED, StoreId, array, put, u16_at, u32_at};
 
 const MAGIC: [u8; 8] = *b"PARTITA\n";
 
@@ -27,6 +27,11 @@ impl StoreRecord {
 
     pub(crate) fn new(store: StoreId) -> Self {
         Self { store, minor: FORMAT_MINOR }
+    }
+
+    /// Whether every hub has a record of what it acknowledged. Programs that know of none write a lower minor number.
+    pub(crate) fn is_witnessed(&self) -> bool {
+        self.minor >= MINOR_WITNESSED
     }
 
     pub(crate) fn encode(&self) -> [u8; Self::LEN] {

@@ -91,7 +91,9 @@ fn power_cuts(seed: u64, direct: bool, settings: &Settings) -> u64 {
         if rng.u8(..4) > 0 {
             disk.plan(When::Call(disk.calls() + rng.u64(..80)), Fault::PowerOff);
         }
-        if let Ok(mut bench) = Bench::open(&disk, settings.clone()) {
+        let opened = Bench::open(&disk, settings.clone());
+        assert!(opened.is_ok() || disk.is_off(), "refused after a crash: {:?}", opened.err());
+        if let Ok(mut bench) = opened {
             assert!(bench.recovery.is_clean(), "{}", bench.recovery);
             oracle.check_unless_off(&disk, &bench);
             for _ in 0..rng.usize(5..40) {
@@ -100,6 +102,9 @@ fn power_cuts(seed: u64, direct: bool, settings: &Settings) -> u64 {
                 }
                 if rng.u8(..10) == 0 {
                     bench.writer.mark();
+                }
+                if rng.u8(..3) == 0 {
+                    bench.keeper.record(rng.u8(..4) == 0);
                 }
                 let group = oracle.group(&mut rng);
                 if let Ok(placed) = bench.commit(&group) {
@@ -200,6 +205,9 @@ fn relaxed_logs_lose_only_their_end_and_what_was_lost_does_not_come_back() {
                 if rng.u8(..8) == 0 {
                     bench.writer.mark();
                 }
+                if rng.u8(..3) == 0 {
+                    bench.keeper.record(false);
+                }
             }
             disk.reboot();
         }
@@ -243,7 +251,13 @@ fn what_a_mark_or_a_durable_commit_follows_is_kept_whatever_the_log_was_told_bef
             if life < 5 && rng.bool() {
                 disk.plan(When::Call(disk.calls() + rng.u64(..60)), Fault::PowerOff);
             }
-            let Ok(mut bench) = Bench::open(&disk, Settings { durability, ..small(PARTITIONS) }) else {
+            let opened = Bench::open(&disk, Settings { durability, ..small(PARTITIONS) });
+            assert!(
+                opened.is_ok() || disk.is_off(),
+                "seed {seed}: refused after a crash: {:?}",
+                opened.err()
+            );
+            let Ok(mut bench) = opened else {
                 crashes += 1;
                 disk.reboot();
                 continue;
@@ -263,6 +277,9 @@ fn what_a_mark_or_a_durable_commit_follows_is_kept_whatever_the_log_was_told_bef
                 }
                 if marked {
                     bench.writer.mark();
+                }
+                if rng.u8(..3) == 0 {
+                    bench.keeper.record(false);
                 }
                 if disk.is_off() {
                     break;

@@ -6,6 +6,7 @@ mod damage;
 mod faults;
 mod idempotent;
 mod recover;
+mod starts;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
