@@ -2,6 +2,7 @@
 //! protocol is in it; batches are the log's opaque bytes.
 
 mod admission;
+mod check;
 mod hub;
 mod meta;
 mod reader;
@@ -14,6 +15,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 pub use admission::{PLAIN_READERS_MAX, Refused};
+pub use check::{CheckState, OfflineData};
 pub use hub::{Hub, HubOptions};
 use meta::Meta;
 use partita_core::model::{ConsumerGroup, HubName};
@@ -22,7 +24,9 @@ pub use reset::{Reset, ResetHub};
 pub use routing::{Route, partition_of};
 use thiserror::Error;
 
-use crate::log::{Disk, MemoryDisk, OpenError, OsDisk, Recovery, Retention, Settings, Store, StoreId};
+use crate::log::{
+    AcceptError, Disk, MemoryDisk, OpenError, OsDisk, Recovery, Retention, Settings, Store, StoreId,
+};
 
 /// Segments in memory are at least this large: a batch of a megabyte and the table of many partitions fit.
 const MEMORY_SEGMENT_BYTES_MIN: u64 = 4 << 20;
@@ -64,6 +68,9 @@ pub enum BrokerError {
     /// The hub's log was not opened.
     #[error(transparent)]
     Log(#[from] OpenError),
+    /// A loss was not accepted.
+    #[error(transparent)]
+    Loss(#[from] AcceptError),
     /// The hub's description could not be written.
     #[error("writing {} failed: {source}", path.display())]
     Io {

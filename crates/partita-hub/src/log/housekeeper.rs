@@ -45,7 +45,8 @@ impl Housekeeper {
         let prepared = self.prepare();
         let indexed = self.write_indexes();
         self.core.shrink_tail();
-        retained && prepared && indexed
+        let booked = self.core.keep_book();
+        retained && prepared && indexed && booked
     }
 
     /// Looks through the next sealed segment if it is time to, so that damage is found before a reader needs the events.
@@ -64,7 +65,7 @@ impl Housekeeper {
         };
         self.scrubbed = (next.as_ref().map_or(0, |segment| segment.id), Instant::now());
         let Some(segment) = next else { return };
-        if let Err(error) = self.core.rescan(&segment) {
+        if let Err(error) = self.core.look_through(&segment) {
             tracing::warn!(hub = self.core.hub, segment = segment.id, %error, "segment could not be read");
         }
     }

@@ -1,6 +1,7 @@
 //! The bytes on disk, little endian. `docs/log-format.md` draws them. Nothing here does I/O.
 
 mod batch;
+mod damage;
 mod group;
 mod index;
 mod producer;
@@ -11,6 +12,7 @@ use std::fmt;
 
 pub(crate) use batch::{BATCH_HEADER, BatchHeader, parse_batch};
 pub use batch::{BatchBuilder, EncodeError, EncodedBatch, StoredBatch, StoredEvent};
+pub(crate) use damage::{decode_damage, encode_damage};
 pub(crate) use group::{
     FLAG_MARK, FLAG_RELAXED, GROUP_HEADER, GROUP_MAGIC, GroupHeader, GroupView, parse_group,
 };
