@@ -6,7 +6,7 @@ use axum::extract::{FromRequest, Request};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use partita_hub::broker::BrokerError;
-use partita_hub::log::OpenError;
+use partita_hub::log::{AcceptError, OpenError};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -58,6 +58,9 @@ impl From<BrokerError> for ApiError {
             BrokerError::NoGroup { .. } => (StatusCode::NOT_FOUND, "no-group"),
             BrokerError::DefaultGroup => (StatusCode::BAD_REQUEST, "default-group"),
             BrokerError::BadName(_) => (StatusCode::BAD_REQUEST, "bad-name"),
+            BrokerError::Loss(AcceptError::NoPartition { .. }) => (StatusCode::NOT_FOUND, "no-partition"),
+            BrokerError::Loss(AcceptError::Empty { .. }) => (StatusCode::BAD_REQUEST, "bad-request"),
+            BrokerError::Loss(AcceptError::Readable { .. }) => (StatusCode::CONFLICT, "not-lost"),
             BrokerError::FewerPartitions { .. } => (StatusCode::CONFLICT, "fewer-partitions"),
             BrokerError::Retention(_) => (StatusCode::BAD_REQUEST, "bad-request"),
             BrokerError::Log(OpenError::Settings(_)) => (StatusCode::BAD_REQUEST, "bad-request"),

@@ -13,6 +13,7 @@ use partita_hub::log::Retention;
 use serde::{Deserialize, Serialize};
 
 use crate::Web;
+use crate::check::LostView;
 use crate::error::{ApiError, Asked};
 
 /// A hub, as the API shows it.
@@ -30,11 +31,13 @@ pub(crate) struct HubView {
     bytes: u64,
     /// Whether a disk failed and it takes no more events.
     read_only: bool,
+    /// The partitions that have lost events whose loss nobody accepted.
+    damaged_partitions: Vec<String>,
 }
 
 /// A hub with its partitions.
 #[derive(Serialize)]
-struct HubDetails {
+pub(crate) struct HubDetails {
     #[serde(flatten)]
     hub: HubView,
     partitions: Vec<PartitionView>,
@@ -50,6 +53,8 @@ struct PartitionView {
     last_enqueued_sequence_number: Option<u64>,
     last_enqueued_offset: Option<String>,
     last_enqueued_on: Option<String>,
+    /// Events that are lost to damage.
+    lost: Vec<LostView>,
 }
 
 #[derive(Serialize)]
@@ -61,6 +66,9 @@ impl HubView {
     fn new(hub: &Hub) -> Self {
         let infos = (0..hub.partitions()).filter_map(|partition| hub.partition(partition));
         let Retention { age, bytes_max } = hub.retention();
+        let lost = hub.log().lost().into_iter().filter(|range| !range.accepted);
+        let mut damaged_partitions: Vec<_> = lost.map(|range| range.partition.to_string()).collect();
+        damaged_partitions.dedup();
         Self {
             name: hub.name().to_string(),
             partition_count: hub.partitions(),
@@ -71,12 +79,14 @@ impl HubView {
             events: infos.map(|info| info.next_seq - info.first_seq).sum(),
             bytes: hub.log().size().1,
             read_only: hub.log().is_read_only(),
+            damaged_partitions,
         }
     }
 }
 
 impl HubDetails {
-    fn new(hub: &Hub) -> Self {
+    pub(crate) fn new(hub: &Hub) -> Self {
+        let lost = hub.log().lost();
         let partition = |id: u32| {
             let info = hub.partition(id)?;
             let last = hub.last_enqueued(id)?;
@@ -87,6 +97,7 @@ impl HubDetails {
                 last_enqueued_sequence_number: info.next_seq.checked_sub(1),
                 last_enqueued_offset: last.position.map(|position| position.offset.to_string()),
                 last_enqueued_on: last.enqueued_time.map(|time| time.to_string()),
+                lost: lost.iter().filter(|range| range.partition == id).map(LostView::new).collect(),
             })
         };
         Self { hub: HubView::new(hub), partitions: (0..hub.partitions()).filter_map(partition).collect() }
@@ -204,7 +215,7 @@ pub(crate) async fn delete_group(
     Ok(StatusCode::NO_CONTENT)
 }
 
-fn found(broker: &Broker, name: &str) -> Result<Arc<Hub>, ApiError> {
+pub(crate) fn found(broker: &Broker, name: &str) -> Result<Arc<Hub>, ApiError> {
     broker.hub(name).ok_or_else(|| BrokerError::NoHub(HubName::new(name)).into())
 }
 
@@ -213,7 +224,7 @@ fn changed(so_far: Retention, seconds: Option<u64>, bytes: Option<u64>) -> Reten
 }
 
 /// Does what waits for a disk where waiting hurts nobody.
-async fn on_disk<T: Send + 'static>(
+pub(crate) async fn on_disk<T: Send + 'static>(
     web: &Web,
     work: impl FnOnce(&Broker) -> Result<T, BrokerError> + Send + 'static,
 ) -> Result<T, ApiError> {

@@ -4,6 +4,7 @@
 //! The API is for this machine. Where others can connect, every call needs the key of a rule that manages the namespace;
 //! a web page of another site is refused everywhere.
 
+mod check;
 mod connections;
 mod error;
 mod faults;
@@ -28,6 +29,7 @@ use partita_hub::service::auth::Rules;
 use serde::Serialize;
 use tokio::net::TcpListener;
 
+pub use crate::check::{BytesView, CheckView, FoundView, LostView, PartitionCheckView, UnreadableView};
 use crate::error::ApiError;
 use crate::health::Stopping;
 
@@ -72,6 +74,8 @@ impl Web {
             .route("/", get(about))
             .route("/hubs", get(hubs::list).post(hubs::create))
             .route("/hubs/{hub}", get(hubs::describe).patch(hubs::change).delete(hubs::delete))
+            .route("/hubs/{hub}/check", get(check::state).post(check::start))
+            .route("/hubs/{hub}/losses", axum::routing::post(check::accept_loss))
             .route("/hubs/{hub}/groups", axum::routing::post(hubs::create_group))
             .route("/hubs/{hub}/groups/{group}", delete(hubs::delete_group))
             .route("/faults", get(faults::list).post(faults::add).delete(faults::clear))

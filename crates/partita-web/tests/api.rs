@@ -88,7 +88,7 @@ async fn a_hub_is_made_described_changed_and_deleted() {
     assert_eq!(
         hub["partitions"][1],
         json!({"id": "1", "is_empty": true, "beginning_sequence_number": 0, "last_enqueued_sequence_number": null,
-               "last_enqueued_offset": null, "last_enqueued_on": null})
+               "last_enqueued_offset": null, "last_enqueued_on": null, "lost": []})
     );
     assert_eq!(said(post(&web, "/api/v1/hubs", asked).await).1, "hub-exists");
 

@@ -1,5 +1,6 @@
 //! `partita hub`.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -7,6 +8,7 @@ use clap::Subcommand;
 use serde_json::{Value, json};
 
 use super::Common;
+use super::check::{self, LossArgs};
 use super::client::{Client, segment};
 use super::show::{self, items, number, text, texts};
 use crate::Failure;
@@ -68,6 +70,19 @@ enum HubCommand {
         /// The hub
         name: String,
     },
+    /// Reads everything, and says what is damaged and what is safe
+    ///
+    /// Asks the hub that runs, or with --data reads the directory of one that does not, without changing anything in it.
+    /// The exit code is 1 if anything is damaged.
+    Check {
+        /// The hub [default: all of them]
+        name: Option<String>,
+        /// The data directory, if the hub does not run
+        #[arg(long, value_name = "DIR")]
+        data: Option<PathBuf>,
+    },
+    /// Gives up events that are damaged: readers pass over them from then on
+    AcceptLoss(LossArgs),
     /// Consumer groups of a hub
     #[command(subcommand)]
     Group(GroupCommand),
@@ -93,6 +108,18 @@ enum GroupCommand {
 
 /// Does what the command says.
 pub(crate) fn run(args: HubArgs) -> Result<ExitCode, Failure> {
+    // Only the commands that ask a hub need one.
+    match &args.command {
+        HubCommand::Check { name, data } => {
+            let client = || Client::new(&args.common);
+            return check::check(client, args.common.output, data.as_deref(), name.as_deref());
+        }
+        HubCommand::AcceptLoss(loss) => {
+            check::accept(|| Client::new(&args.common), args.common.output, loss)?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        _ => {}
+    }
     let client = Client::new(&args.common)?;
     let form = args.common.output;
     let mut out = Out::stdout();
@@ -139,6 +166,7 @@ pub(crate) fn run(args: HubArgs) -> Result<ExitCode, Failure> {
             client.delete(&hub(&name))?;
             done(&mut out, form, &format!("Deleted hub {name}."))?;
         }
+        HubCommand::Check { .. } | HubCommand::AcceptLoss(_) => unreachable!("done above"),
         HubCommand::Group(GroupCommand::Create { hub: name, group }) => {
             let answer = client.post(&format!("{}/groups", hub(&name)), &json!({"name": group}))?;
             if !show::json(&mut out, form, &answer)? {
@@ -205,7 +233,18 @@ fn list(out: &mut Out, answer: &Value) -> Result<(), Failure> {
         ("KEEPS", false),
         ("GROUPS", false),
     ];
-    crate::table::print(out, &columns, hubs.iter().map(row).collect())
+    crate::table::print(out, &columns, hubs.iter().map(row).collect())?;
+    for hub in hubs {
+        let damaged = texts(hub, "damaged_partitions");
+        if !damaged.is_empty() {
+            let name = text(hub, "name");
+            let which = damaged.join(", ");
+            out.line(&format!(
+                "Hub {name} is damaged in partition {which}: see 'partita hub check {name}'."
+            ))?;
+        }
+    }
+    Ok(())
 }
 
 fn describe(out: &mut Out, hub: &Value) -> Result<(), Failure> {
@@ -238,5 +277,9 @@ fn describe(out: &mut Out, hub: &Value) -> Result<(), Failure> {
         ("OFFSET", true),
         ("LAST ENQUEUED", false),
     ];
-    crate::table::print(out, &columns, items(hub, "partitions").iter().map(row).collect())
+    crate::table::print(out, &columns, items(hub, "partitions").iter().map(row).collect())?;
+    for partition in items(hub, "partitions") {
+        check::lost(out, &text(hub, "name"), partition)?;
+    }
+    Ok(())
 }

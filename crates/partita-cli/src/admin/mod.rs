@@ -1,5 +1,6 @@
 //! Commands for a hub that runs: `partita hub` and `partita fault`, over its admin API.
 
+mod check;
 mod client;
 mod fault;
 mod hub;

@@ -4,6 +4,7 @@
 mod client;
 mod connect;
 mod consume;
+mod damage;
 mod produce;
 mod show;
 #[allow(dead_code)]

@@ -51,24 +51,43 @@ pub struct ReadRequest {
     pub prefetch_bytes: usize,
 }
 
-/// Events that are gone: retention removed them before they were read.
+/// Why events are gone.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum GapCause {
+    /// Retention removed them before they were read.
+    Retention,
+    /// The hub's log was damaged, and somebody accepted the loss.
+    Damage,
+    /// The hub does not say: one of the others.
+    Unknown,
+}
+
+/// Events that are gone before they were read.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Gap {
     /// What was to be read next.
     pub from: Position,
-    /// The oldest event there is, with which reading goes on.
+    /// The event with which reading goes on.
     pub next: SequenceNumber,
+    /// Why they are gone.
+    pub cause: GapCause,
 }
 
 impl fmt::Display for Gap {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let how = match self.cause {
+            GapCause::Retention => "were removed by retention before they were read",
+            GapCause::Damage => "are lost to damage, which was accepted",
+            GapCause::Unknown => "are gone: removed by retention before they were read, or lost to damage",
+        };
         match &self.from {
             Position::Sequence { sequence, inclusive } => {
                 let first = sequence.0.saturating_add(i64::from(!inclusive));
                 let last = self.next.0.saturating_sub(1);
-                write!(f, "events {first} to {last} were removed by retention before they were read")?;
+                write!(f, "events {first} to {last} {how}")?;
             }
-            other => write!(f, "events from {other} on were removed by retention before they were read")?,
+            other => write!(f, "events from {other} on {how}")?,
         }
         write!(f, "; reading goes on at event {}", self.next)
     }

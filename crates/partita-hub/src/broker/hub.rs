@@ -9,6 +9,7 @@ use partita_core::model::{
 };
 
 use super::admission::Readers;
+use super::check::{CheckState, Checking};
 use super::meta::Meta;
 use super::reader::{Attach, AttachError, Ended, HubReader, Seat};
 use super::routing::{Route, Router};
@@ -56,6 +57,7 @@ pub struct Hub {
     router: Router,
     tables: Mutex<HashMap<(ConsumerGroup, u32), Table>>,
     next_reader: AtomicU64,
+    checking: Checking,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -74,6 +76,7 @@ impl Hub {
         let retention = limited(meta.retention, bytes_max);
         let settings = Settings { partitions: meta.partitions, retention, ..defaults.clone() };
         let (log, recovery) = store.open_hub(id, settings)?;
+        log.introduce(&meta.name);
         let hub = Self {
             name: HubName::new(&meta.name),
             id,
@@ -86,6 +89,7 @@ impl Hub {
             router: Router::default(),
             tables: Mutex::default(),
             next_reader: AtomicU64::new(1),
+            checking: Checking::default(),
         };
         Ok((hub, recovery))
     }
@@ -217,6 +221,22 @@ impl Hub {
         saved.map_err(|source| BrokerError::Io { path: self.dir.clone(), source })?;
         *meta = changed;
         Ok(())
+    }
+
+    /// Begins to read everything in the background, to find what is damaged; a check that runs goes on.
+    pub fn start_check(self: &Arc<Self>) -> std::io::Result<()> {
+        let hub = self.clone();
+        self.checking.start(move |progress| {
+            hub.log.check(&|done, total| {
+                progress(done, total);
+                !hub.is_deleted() && !hub.log.is_closed()
+            })
+        })
+    }
+
+    /// How the last check stands; `None` if there was none since the hub was opened.
+    pub fn check_state(&self) -> Option<CheckState> {
+        self.checking.state()
     }
 
     /// Hands a batch to the committer, without waiting; says which partition it goes to. `sink` hears with `token` what

@@ -2,6 +2,7 @@
 //! protocol is in it; batches are the log's opaque bytes.
 
 mod admission;
+mod check;
 mod hub;
 mod meta;
 mod opening;
@@ -15,6 +16,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 pub use admission::{PLAIN_READERS_MAX, Refused};
+pub use check::{CheckState, OfflineData};
 pub use hub::{Hub, HubOptions};
 use meta::Meta;
 use opening::ToOpen;
@@ -25,7 +27,8 @@ pub use routing::{Route, partition_of};
 use thiserror::Error;
 
 use crate::log::{
-    Disk, MemoryDisk, OpenError, OsDisk, Recovery, Retention, RetentionError, Settings, Store, StoreId,
+    AcceptError, Disk, MemoryDisk, OpenError, OsDisk, Recovery, Retention, RetentionError, Settings, Store,
+    StoreId,
 };
 
 /// Segments in memory are at least this large: a batch of a megabyte and the table of many partitions fit.
@@ -82,6 +85,9 @@ pub enum BrokerError {
     /// The hub's log was not opened.
     #[error(transparent)]
     Log(#[from] OpenError),
+    /// A loss was not accepted.
+    #[error(transparent)]
+    Loss(#[from] AcceptError),
     /// The hub's description could not be written.
     #[error("writing {} failed: {source}", path.display())]
     Io {

@@ -3,19 +3,18 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
-use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::task::Waker;
 
+use super::book::Book;
 use super::disk::{Disk, DiskFile, WriteMode, read_full, read_whole};
 use super::format::{Acknowledged, IndexEntry, SealedIndex, StoreId, Table};
 use super::index::IndexCache;
 use super::producers::Producers;
 use super::recovery::Damage;
 use super::retention::Retention;
-use super::scan::{Scan, ScanInput, scan};
 use super::segment::{Segment, index_path};
 use super::settings::{Durability, Settings};
 use super::spares::Spares;
@@ -48,7 +47,7 @@ pub(crate) struct Core {
     pub(crate) waiting: Mutex<HashMap<u32, Vec<Waker>>>,
     /// No more events will come.
     pub(crate) closed: AtomicBool,
-    /// What reading, or looking through sealed segments, found to be damaged.
+    /// Damaged bytes that opening, or looking through segments, found.
     pub(crate) damage: Mutex<Vec<Damage>>,
     /// Where each partition ended when the log was last made durable; only a log that does not sync each commit has it.
     pub(crate) synced: Mutex<Table>,
@@ -59,6 +58,8 @@ pub(crate) struct Core {
     pub(crate) record: Mutex<RecordFile>,
     /// What became of the files, if they are no longer where the hub writes.
     pub(crate) displaced: OnceLock<String>,
+    /// The events that are lost with them.
+    pub(crate) book: Book,
     /// Sealed segments whose index is not in a file yet.
     pub(crate) to_index: Mutex<VecDeque<Arc<Segment>>>,
 }
@@ -103,19 +104,14 @@ impl Core {
         lock(&self.record).write(&*self.disk, record)
     }
 
-    /// The segment that holds event `seq` of a partition, with the first number after it; `Err` with the oldest event
-    /// there is if it is gone.
-    pub(crate) fn locate(&self, partition: u32, seq: u64) -> Result<(Arc<Segment>, u64), u64> {
+    /// The segment that holds event `seq` of a partition; `Err` with the oldest event there is if it is gone.
+    pub(crate) fn locate(&self, partition: u32, seq: u64) -> Result<Arc<Segment>, u64> {
         let segments = read(&self.segments);
         let after = segments.partition_point(|segment| segment.first_seq(partition) <= seq);
-        let Some(segment) = after.checked_sub(1).and_then(|at| segments.get(at)) else {
-            return Err(segments.front().map_or(0, |first| first.first_seq(partition)));
-        };
-        let resume = match segments.get(after) {
-            Some(next) => next.first_seq(partition),
-            None => self.end_of(partition),
-        };
-        Ok((segment.clone(), resume))
+        match after.checked_sub(1).and_then(|at| segments.get(at)) {
+            Some(segment) => Ok(segment.clone()),
+            None => Err(segments.front().map_or(0, |first| first.first_seq(partition))),
+        }
     }
 
     /// The oldest event of a partition.
@@ -151,7 +147,7 @@ impl Core {
     /// Looks at the index entries of a partition in a segment.
     pub(crate) fn with_entries<R>(
         &self,
-        segment: &Segment,
+        segment: &Arc<Segment>,
         partition: u32,
         look: impl FnOnce(&[IndexEntry]) -> R,
     ) -> io::Result<R> {
@@ -170,61 +166,18 @@ impl Core {
         Ok(look(index.of(partition)))
     }
 
-    fn load_index(&self, segment: &Segment) -> io::Result<SealedIndex> {
+    fn load_index(&self, segment: &Arc<Segment>) -> io::Result<SealedIndex> {
         let stored = read_whole(&*self.disk, &index_path(&self.dir, segment.id));
         let stored = stored.ok().and_then(|b| SealedIndex::decode(&b, self.store, segment.id, segment.end()));
         if let Some(index) = stored {
             return Ok(index);
         }
-        let found = self.rescan(segment)?;
-        Ok(found.index.seal())
+        Ok(self.look_through(segment)?.index.seal())
     }
 
     /// Whether the log was closed.
     pub(crate) fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Acquire)
-    }
-
-    /// Notes damage and says so, once.
-    fn note_damage(&self, segment: u64, ranges: &[Range<u64>]) {
-        let mut known = lock(&self.damage);
-        for bytes in ranges {
-            let found = Damage { segment, bytes: bytes.clone() };
-            if !known.contains(&found) {
-                tracing::warn!(
-                    hub = self.hub,
-                    segment,
-                    from = bytes.start,
-                    to = bytes.end,
-                    "segment is damaged, its events there cannot be read"
-                );
-                known.push(found);
-            }
-        }
-    }
-
-    /// Reads a sealed segment and checks every byte of it.
-    pub(crate) fn rescan(&self, segment: &Segment) -> io::Result<Scan> {
-        let file = segment.open(&*self.disk)?;
-        let bytes = read_range(&*file, segment.end())?;
-        let found = scan(ScanInput {
-            bytes: &bytes,
-            reach: segment.end(),
-            start: segment.start,
-            segment: segment.id,
-            seed: segment.seed,
-            first_commit: (!segment.damaged).then_some(segment.first_commit),
-            boot: segment.boot,
-            table: segment.table.clone(),
-            guessed: false,
-            producers: None,
-            sealed: true,
-        });
-        // A retired file may hold another segment by now.
-        if !segment.is_retired() {
-            self.note_damage(segment.id, &found.damage);
-        }
-        Ok(found)
     }
 }
 

@@ -192,6 +192,60 @@ impl AppendError {
     }
 }
 
+/// Why a loss was not accepted. Nothing was changed.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum AcceptError {
+    /// There is no such partition.
+    #[error("the hub has no partition {partition}, it has {partitions}")]
+    NoPartition {
+        /// The one asked for.
+        partition: u32,
+        /// How many there are.
+        partitions: u32,
+    },
+    /// No event is named.
+    #[error("{first} to {last} names no event: give the first and the last lost event")]
+    Empty {
+        /// The first one.
+        first: u64,
+        /// The last one.
+        last: u64,
+    },
+    /// An event of the range is not lost.
+    #[error(
+        "event {event} of partition {partition} is not lost ({}): name lost events only",
+        if lost.is_empty() { "none is".to_owned() } else { format!("lost are {lost}") }
+    )]
+    Readable {
+        /// The partition.
+        partition: u32,
+        /// The first event of the range that is not lost.
+        event: u64,
+        /// What is lost of the partition.
+        lost: String,
+    },
+    /// There is no room for another range.
+    #[error("too many separate ranges are lost: accept larger ones")]
+    TooMany,
+    /// A segment could not be read.
+    #[error("reading segment {segment:016x} failed: {source}")]
+    Read {
+        /// The segment.
+        segment: u64,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// It could not be written down.
+    #[error("writing {} failed: {source}", path.display())]
+    Write {
+        /// Where.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
 /// Why events were not read. A reader keeps its place after an error.
 #[derive(Debug, Error)]
 #[non_exhaustive]
@@ -230,17 +284,37 @@ pub enum ReadError {
         /// The next sequence number, or offset where one was asked for.
         next: u64,
     },
-    /// The bytes on disk are not those that were written.
-    #[error("events {from} to {} of partition {partition} are damaged in segment {segment:016x}", resume - 1)]
+    /// The bytes on disk are not those that were written. Trying again does not help: nothing is passed over until the loss is
+    /// accepted, see [`HubLog::accept_loss`](super::HubLog::accept_loss).
+    #[error(
+        "events {from} to {last} of partition {partition} of hub '{hub}' are damaged{}: restore its data from a copy, or give \
+         these events up with 'partita hub accept-loss {hub} --partition {partition} --from {from} --to {last}'",
+        if *certain { "" } else { " (at most these)" },
+        last = resume - 1
+    )]
     Corrupt {
+        /// The hub: its name, or its number where it has none.
+        hub: String,
         /// The partition.
         partition: u32,
         /// The segment.
         segment: u64,
         /// The first event that cannot be read.
         from: u64,
-        /// The next one that may be readable.
+        /// The next one that is readable, or the next to be appended.
         resume: u64,
+        /// Whether all these numbers were given to events; if not, there were at most as many.
+        certain: bool,
+    },
+    /// The events were damaged, and their loss was accepted.
+    #[error("events {from} to {} of partition {partition} are lost to damage, which was accepted", next - 1)]
+    Lost {
+        /// The partition.
+        partition: u32,
+        /// The event asked for.
+        from: u64,
+        /// The event to go on with.
+        next: u64,
     },
     /// There is no such partition.
     #[error("the hub has no partition {partition}, it has {partitions}")]

@@ -64,7 +64,8 @@ impl Housekeeper {
         let prepared = self.prepare();
         let indexed = self.write_indexes();
         self.core.shrink_tail();
-        retained && prepared && indexed
+        let booked = self.core.keep_book();
+        retained && prepared && indexed && booked
     }
 
     /// Whether the files are still where the hub writes. If not, it acknowledges nothing any more, and nothing is changed
@@ -118,7 +119,7 @@ impl Housekeeper {
         };
         self.scrubbed = (next.as_ref().map_or(0, |segment| segment.id), Instant::now());
         let Some(segment) = next else { return };
-        if let Err(error) = self.core.rescan(&segment) {
+        if let Err(error) = self.core.look_through(&segment) {
             tracing::warn!(hub = self.core.hub, segment = segment.id, %error, "segment could not be read");
         }
     }

@@ -11,12 +11,14 @@ use std::task::{Context, Poll};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use super::check::LogCheck;
 use super::committer::{self, Ack, AckSink, Pending, Queue};
 use super::core::{Core, lock, read, write};
 use super::disk::WriteMode;
-use super::error::{AppendError, ReadError};
+use super::error::{AcceptError, AppendError, ReadError};
 use super::format::{EncodedBatch, ProducerStamp};
 use super::housekeeper::Housekeeper;
+use super::lost::LostRange;
 use super::position::{LogPosition, resolve};
 use super::producers::ProducerState;
 use super::reader::LogReader;
@@ -166,7 +168,7 @@ impl HubLog {
     }
 
     fn push(&self, append: Append, token: u64, sink: &Arc<dyn AckSink>) -> Result<(), AppendError> {
-        self.check(append.partition, &append.batch)?;
+        self.admits(append.partition, &append.batch)?;
         let pending = Pending { append, token, sink: sink.clone() };
         self.queue.push(pending, self.core.settings.queue_bytes_max)?;
         self.commit_inline();
@@ -263,7 +265,7 @@ impl HubLog {
         outcome.recv().unwrap_or(Err(AppendError::Closed))
     }
 
-    fn check(&self, partition: u32, batch: &EncodedBatch) -> Result<(), AppendError> {
+    fn admits(&self, partition: u32, batch: &EncodedBatch) -> Result<(), AppendError> {
         let (partitions, max) = (self.partitions(), self.core.settings.batch_bytes_max);
         if partition >= partitions {
             return Err(AppendError::NoPartition { partition, partitions });
@@ -322,8 +324,40 @@ impl HubLog {
         self.read_only.load(Ordering::Acquire) || self.displaced().is_some()
     }
 
-    /// Bytes that are not what was written, as far as anyone looked: opening, readers without an index, and the
+    /// Whether the log was closed.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.core.is_closed()
+    }
+
+    /// Events that are lost to damage, in order, as far as anyone looked: opening, former runs, readers, checks, and the
     /// housekeeper, who looks through sealed segments one after another.
+    pub fn lost(&self) -> Vec<LostRange> {
+        self.core.losses()
+    }
+
+    /// Whether events are lost and nobody accepted that.
+    pub fn is_damaged(&self) -> bool {
+        self.lost().iter().any(|range| !range.accepted)
+    }
+
+    /// Reads everything and says what is damaged and what is safe. `progress` hears how many bytes of how many were read,
+    /// and ends the check by answering false: then there is no result. Waits for the disk.
+    pub fn check(&self, progress: &dyn Fn(u64, u64) -> bool) -> Option<LogCheck> {
+        self.core.check(progress)
+    }
+
+    /// Accepts the loss of events, durably: readers pass over them from then on and report a gap. All of them must be lost.
+    /// Waits for the disk.
+    pub fn accept_loss(&self, partition: u32, first: u64, last: u64) -> Result<(), AcceptError> {
+        self.core.accept_loss(partition, first, last)
+    }
+
+    /// Says by which name people know the hub, for the log.
+    pub(crate) fn introduce(&self, name: &str) {
+        self.core.introduce(name);
+    }
+
+    /// Bytes that are not what was written, as far as anyone looked; see [`HubLog::lost`] for the events.
     pub fn damage(&self) -> Vec<Damage> {
         lock(&self.core.damage).clone()
     }

@@ -13,15 +13,19 @@
 //! [`std::task::Waker`].
 
 mod aligned;
+mod book;
+mod check;
 mod committer;
 mod core;
 mod disk;
 mod error;
+mod examine;
 mod format;
 mod housekeeper;
 mod hub_log;
 mod index;
 mod loss;
+mod lost;
 pub(crate) mod park;
 pub(crate) mod peek;
 mod place;
@@ -43,17 +47,20 @@ mod writer;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use disk::read_whole;
+pub(crate) use core::Core;
+pub(crate) use disk::{OverlayDisk, read_whole};
 pub(crate) use format::{StoreRecord, StoreRecordError};
 
+pub use check::{LogCheck, PartitionCheck};
 pub use committer::{Ack, AckSink};
 pub use disk::{Access, Disk, DiskFile, Held, MemoryDisk, OsDisk, WriteMode};
 #[cfg(any(test, feature = "testkit"))]
 pub use disk::{Fault, SimDisk, When};
-pub use error::{AppendError, OpenError, ReadError};
+pub use error::{AcceptError, AppendError, OpenError, ReadError};
 pub use format::{BatchBuilder, EncodeError, EncodedBatch, ProducerStamp, StoreId, StoredBatch, StoredEvent};
 pub use hub_log::{HubLog, PartitionInfo};
 pub use loss::{Loss, LostEvents};
+pub use lost::LostRange;
 pub use position::LogPosition;
 pub use producers::ProducerState;
 pub use reader::LogReader;

@@ -1,5 +1,6 @@
 //! Finding a place in a partition by offset or time: the index gives a batch at or before it, reading gives the rest.
 
+use std::cmp::Ordering::{Equal, Greater, Less};
 use std::sync::Arc;
 
 use super::core::{Core, read};
@@ -51,14 +52,23 @@ pub(crate) fn resolve(core: &Arc<Core>, partition: u32, position: LogPosition) -
                 segment.table.get(partition as usize).is_none_or(|start| start.next_offset <= offset)
             };
             let from = candidate(core, partition, started, |entry| entry.offset <= offset)?;
-            search(core, partition, from, end.next_seq, |event| event.offset >= offset)
+            search(core, partition, from, end.next_seq, |event| event.offset.cmp(&offset))
         }
         LogPosition::Time(time) => {
             let started = |segment: &Segment| {
                 segment.table.get(partition as usize).is_none_or(|start| start.last_time < time)
             };
             let from = candidate(core, partition, started, |entry| entry.time_ms < time)?;
-            search(core, partition, from, end.next_seq, |event| event.time_ms >= time)
+            // Others may have come at the same time, so an equal one is not the first for certain.
+            search(
+                core,
+                partition,
+                from,
+                end.next_seq,
+                |event| {
+                    if event.time_ms < time { Less } else { Greater }
+                },
+            )
         }
     }
 }
@@ -77,35 +87,47 @@ fn candidate(
         segments.get(after.saturating_sub(1)).cloned()
     };
     let Some(segment) = segment else { return Ok(0) };
+    // Without an entry before the place, all of the segment may be: its first batches may be damaged.
     let found = core.with_entries(&segment, partition, |entries| {
         let after = entries.partition_point(&before);
-        entries.get(after.saturating_sub(1)).map(|entry| entry.seq)
+        after.checked_sub(1).and_then(|at| entries.get(at)).map(|entry| entry.seq)
     });
     let found = found.map_err(|source| ReadError::Io { segment: segment.id, source })?;
     Ok(found.unwrap_or(segment.first_seq(partition)))
 }
 
+/// Reads on from `from` up to the wanted event: the first that is not less than the place. `place` compares an event with it.
+///
+/// What is damaged on the way is passed over only if it is before the place for certain, because an event behind it is not
+/// after the place. Otherwise the place may be in it: the reader starts with the damage, and meets it.
 fn search(
     core: &Arc<Core>,
     partition: u32,
     from: u64,
     end: u64,
-    wanted: impl Fn(&StoredEvent<'_>) -> bool,
+    place: impl Fn(&StoredEvent<'_>) -> std::cmp::Ordering,
 ) -> Result<u64, ReadError> {
     let mut reader = LogReader::new(core.clone(), partition, from);
     let mut batches: Vec<StoredBatch> = Vec::new();
+    let mut damaged: Option<u64> = None;
     while reader.next_seq() < end {
         batches.clear();
         match reader.read(1 << 16, &mut batches) {
             Ok(()) => {}
-            // What is damaged cannot be the place; the reader meets the damage if it lies behind the place.
-            Err(ReadError::Corrupt { resume, .. }) => reader.seek(resume),
+            Err(ReadError::Corrupt { resume: next, .. } | ReadError::Lost { next, .. }) => {
+                damaged.get_or_insert(reader.next_seq());
+                reader.seek(next);
+            }
             Err(ReadError::Gone { first, .. }) => reader.seek(first),
             Err(error) => return Err(error),
         }
-        if let Some(event) = batches.iter().flat_map(StoredBatch::events).find(&wanted) {
-            return Ok(event.seq);
+        for event in batches.iter().flat_map(StoredBatch::events) {
+            match place(&event) {
+                Less => damaged = None,
+                Equal => return Ok(event.seq),
+                Greater => return Ok(damaged.unwrap_or(event.seq)),
+            }
         }
     }
-    Ok(end)
+    Ok(damaged.unwrap_or(end))
 }

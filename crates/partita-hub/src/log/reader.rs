@@ -11,7 +11,6 @@ use super::disk::{DiskFile, read_full};
 use super::error::ReadError;
 use super::format::{
     BATCH_HEADER, BatchHeader, GROUP_HEADER, GROUP_MAGIC, IndexEntry, StoredBatch, parse_batch, u32_at,
-    u64_at,
 };
 use super::park::park_until;
 use super::segment::Segment;
@@ -47,12 +46,13 @@ struct OpenSegment {
 /// What one read from a segment led to.
 enum FromDisk {
     Read,
-    /// The wanted batch lies in the last block, which the tail cache has; unless it is damaged, as the error says.
-    InTail {
-        end: u64,
-        damaged: ReadError,
-    },
+    /// The wanted batch is not where the index says: it is in the tail cache, or damaged.
+    Missing(Arc<Segment>),
 }
+
+/// How often a batch is looked for in memory and on disk before the segment itself is asked: it may move from the one to the
+/// other between two looks.
+const LOOKS: usize = 2;
 
 impl LogReader {
     pub(crate) fn new(core: Arc<Core>, partition: u32, next_seq: u64) -> Self {
@@ -77,9 +77,12 @@ impl LogReader {
 
     /// Appends the next batches to `out`, in order and without gaps, about `bytes_max` bytes or one batch if that is
     /// larger; none if the reader is at the end. May read the disk, so it does not belong on a runtime's worker.
+    ///
+    /// What is damaged is not passed over: [`ReadError::Corrupt`] names all of it, also if the reader starts within.
     pub fn read(&mut self, bytes_max: usize, out: &mut Vec<StoredBatch>) -> Result<(), ReadError> {
-        let (bytes_max, mut tried) = (bytes_max.max(1), None);
+        let (bytes_max, mut look) = (bytes_max.max(1), 0);
         loop {
+            look += 1;
             let end = self.core.end_of(self.partition);
             if self.next_seq >= end {
                 return match self.next_seq == end {
@@ -104,12 +107,35 @@ impl LogReader {
                     self.advance_past(&out[had..]);
                     return Ok(());
                 }
-                // The tail cache was asked before and nothing was written since: the batch is nowhere.
-                FromDisk::InTail { end, damaged } if tried == Some(end) => {
-                    return Err(self.before_tail(damaged));
-                }
-                FromDisk::InTail { end, .. } => tried = Some(end),
+                FromDisk::Missing(_) if look < LOOKS => {}
+                FromDisk::Missing(segment) => self.explain(&segment, look > LOOKS)?,
             }
+        }
+    }
+
+    /// Why the next event was not found: the error that says so. Without one it is there, and worth another look; but not a
+    /// second time.
+    fn explain(&self, segment: &Arc<Segment>, again: bool) -> Result<(), ReadError> {
+        let (partition, seq) = (self.partition, self.next_seq);
+        let lost = self.core.lost_at(segment, partition, seq)?;
+        if segment.is_retired() {
+            return Err(ReadError::Gone { partition, from: seq, first: self.core.first_seq(partition) });
+        }
+        match lost {
+            Some(lost) if lost.accepted => Err(ReadError::Lost { partition, from: seq, next: lost.next }),
+            Some(lost) => Err(ReadError::Corrupt {
+                hub: self.core.label(),
+                partition,
+                segment: segment.id,
+                from: lost.first,
+                resume: lost.next,
+                certain: lost.certain,
+            }),
+            None if again => {
+                let source = std::io::Error::other("it reads differently each time");
+                Err(ReadError::Io { segment: segment.id, source })
+            }
+            None => Ok(()),
         }
     }
 
@@ -158,11 +184,11 @@ impl LogReader {
 
     fn read_disk(&mut self, bytes_max: usize, out: &mut Vec<StoredBatch>) -> Result<FromDisk, ReadError> {
         let (partition, seq) = (self.partition, self.next_seq);
-        let (segment, resume) = match self.core.locate(partition, seq) {
+        let segment = match self.core.locate(partition, seq) {
             Ok(found) => found,
             Err(first) => return Err(ReadError::Gone { partition, from: seq, first }),
         };
-        let result = self.read_segment(&segment, resume, bytes_max, out);
+        let result = self.read_segment(&segment, bytes_max, out);
         match result {
             // Retention took the segment meanwhile, and its file may hold another one by now.
             Err(_) if segment.is_retired() => {
@@ -175,7 +201,6 @@ impl LogReader {
     fn read_segment(
         &mut self,
         segment: &Arc<Segment>,
-        resume: u64,
         bytes_max: usize,
         out: &mut Vec<StoredBatch>,
     ) -> Result<FromDisk, ReadError> {
@@ -191,7 +216,6 @@ impl LogReader {
         let readable = self.core.readable(segment);
         let file = self.file(segment, &entries).map_err(io)?;
         let before = out.len();
-        let mut after_damage = None;
         let (mut at, mut next_seq, mut bytes) = (0, seq, 0);
         while at < entries.len() && bytes < bytes_max {
             let (run, used) = run(&entries[at..], readable, (bytes_max - bytes) as u64);
@@ -202,9 +226,7 @@ impl LogReader {
             let got = read_full(&*file, &mut buf, run.start).map_err(io)?;
             buf.truncate(got);
             let walk = Walk { bytes: buf.into(), segment, partition };
-            let walked = walk.collect(&mut next_seq, &mut bytes, bytes_max, out);
-            if let Err(Damaged { resume }) = walked {
-                after_damage = resume;
+            if walk.collect(&mut next_seq, &mut bytes, bytes_max, out).is_err() {
                 break;
             }
             at += used;
@@ -216,35 +238,7 @@ impl LogReader {
         if next_seq > seq {
             return Ok(FromDisk::Read);
         }
-        // Nothing of what was wanted. Either it lies in the last block, or it is damaged.
-        let cut = entries
-            .iter()
-            .take_while(|entry| entry.seq <= seq)
-            .last()
-            .is_some_and(|e| u64::from(e.end) > readable);
-        let later = entries.iter().map(|entry| entry.seq).find(|later| *later > seq);
-        let resume = after_damage.or(later).unwrap_or(resume).min(resume).max(seq + 1);
-        let damaged = ReadError::Corrupt { partition, segment: segment.id, from: seq, resume };
-        if cut && !segment.is_sealed() {
-            return Ok(FromDisk::InTail { end: segment.end(), damaged });
-        }
-        Err(damaged)
-    }
-
-    /// Damage ends where the tail cache goes on, if that is earlier.
-    fn before_tail(&self, damaged: ReadError) -> ReadError {
-        match damaged {
-            ReadError::Corrupt { partition, segment, from, resume } => {
-                let cached = read(&self.core.tail).first_after(partition, from);
-                ReadError::Corrupt {
-                    partition,
-                    segment,
-                    from,
-                    resume: cached.map_or(resume, |c| c.min(resume)),
-                }
-            }
-            other => other,
-        }
+        Ok(FromDisk::Missing(segment.clone()))
     }
 
     /// The open file of `segment`; asks for what comes next to be read ahead.
@@ -307,10 +301,8 @@ struct Walk<'a> {
     partition: u32,
 }
 
-/// A batch is not what was written; the next one that may be, if this is known.
-struct Damaged {
-    resume: Option<u64>,
-}
+/// A batch is not what was written.
+struct Damaged;
 
 impl Walk<'_> {
     /// Appends the partition's batches from `next_seq` on, up to the last one that is complete or reaches `bytes_max`.
@@ -329,7 +321,7 @@ impl Walk<'_> {
             }
             let Some(header) = BatchHeader::decode(&self.bytes[at..], self.segment.seed) else {
                 // The way to the next batch is lost, but the partition's next one can still be recognised.
-                at = self.find(at + 1, *next_seq).ok_or(Damaged { resume: None })?;
+                at = self.find(at + 1, *next_seq).ok_or(Damaged)?;
                 continue;
             };
             let end = at + header.len as usize;
@@ -338,10 +330,10 @@ impl Walk<'_> {
             }
             if header.partition == self.partition && header.next_seq() > *next_seq {
                 if header.base_seq > *next_seq {
-                    return Err(Damaged { resume: Some(header.base_seq) });
+                    return Err(Damaged);
                 }
                 let batch = parse_batch(&self.bytes.slice(at..end), self.segment.seed);
-                let batch = batch.ok_or(Damaged { resume: Some(header.next_seq()) })?;
+                let batch = batch.ok_or(Damaged)?;
                 let batch = batch.starting_at(*next_seq);
                 *bytes += batch.event_bytes();
                 out.push(batch);
@@ -352,12 +344,13 @@ impl Walk<'_> {
         Ok(())
     }
 
+    /// The partition's next batch that reaches event `seq`: a reader may start in the middle of one.
     fn find(&self, from: usize, seq: u64) -> Option<usize> {
         let last = self.bytes.len().checked_sub(BATCH_HEADER)?;
         (from..=last).find(|at| {
             u32_at(&self.bytes, at + 12) == self.partition
-                && u64_at(&self.bytes, at + 16) >= seq
-                && BatchHeader::decode(&self.bytes[*at..], self.segment.seed).is_some()
+                && BatchHeader::decode(&self.bytes[*at..], self.segment.seed)
+                    .is_some_and(|header| header.next_seq() > seq)
         })
     }
 }

@@ -172,6 +172,7 @@ pub(crate) fn open(
         waiting: Mutex::default(),
         closed: Default::default(),
         damage: Mutex::default(),
+        book: Default::default(),
         retention: Mutex::new(settings.retention),
         producers: Mutex::new(Producers::new(settings.producers_per_partition(settings.partitions))),
         to_index: Mutex::default(),
@@ -212,6 +213,7 @@ pub(crate) fn open(
         }
     };
     lock(&core.damage).clone_from(&recovery.damage);
+    core.open_book(&recovery);
     // Puts the new boot on disk: what it overwrites is then told from what follows.
     writer.mark();
     // All that was found is durable by now.

@@ -4,6 +4,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use super::book::DAMAGE;
 use super::disk::{Access, Disk};
 use super::segment::{index_id, segment_id};
 use super::witness;
@@ -13,7 +14,7 @@ pub(crate) const DELETED: &str = "deleted";
 
 /// Whether a file in a hub's directory was made by us.
 fn is_ours(name: &str) -> bool {
-    matches!(name, "meta" | DELETED)
+    matches!(name, "meta" | DAMAGE | DELETED)
         || name.ends_with(".tmp")
         || name.starts_with("spare-")
         || segment_id(name).is_some()

@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use memchr::memmem;
 
+use super::examine::salvage;
 use super::format::{
     BLOCK, BatchHeader, FLAG_MARK, FLAG_RELAXED, GROUP_HEADER, GROUP_MAGIC, GroupHeader, GroupView, Seed,
     Table, TableEntry, parse_group,
@@ -171,13 +172,42 @@ impl<'a> Scanner<'a> {
         self.damage.push(self.at as u64..to as u64);
         // Where the header is lost, the first block behind it is the table's at any rate: no events are missing there.
         let table = if headless && self.groups == 0 { BLOCK } else { 0 };
-        self.damaged_bytes += (to - self.at).saturating_sub(table) as u64;
+        self.salvage(to, next.as_ref().map(|(_, group)| group), table);
         if let Some(producers) = &mut self.producers {
             producers.forget();
         }
         self.at = to;
         self.expect = next.map(|(_, group)| group.header.commit);
         true
+    }
+
+    /// Takes the batches that are whole in damaged bytes up to `to`, where `next` follows. They stand for themselves; what is
+    /// between them counts as damaged.
+    fn salvage(&mut self, to: usize, next: Option<&GroupView>, table: usize) {
+        let mut from = (self.at + table).min(to);
+        for (pos, batch, whole) in salvage(self.bytes, self.at..to, self.segment, self.seed) {
+            let p = batch.partition as usize;
+            let guessed = self.guessed.get(p).copied().unwrap_or(false);
+            let stands = self.table.get(p).map_or(0, |entry| entry.next_seq);
+            let first_after = next.and_then(|group| {
+                group
+                    .batches
+                    .iter()
+                    .map(|(_, after, _)| after)
+                    .find(|after| after.partition == batch.partition)
+            });
+            let fits = guessed || batch.base_seq >= stands;
+            if !fits || first_after.is_some_and(|after| after.base_seq < batch.next_seq()) {
+                continue;
+            }
+            self.damaged_bytes += pos.saturating_sub(from) as u64;
+            from = pos + batch.len as usize;
+            self.take_batch(pos, &batch, whole);
+            if whole {
+                self.recent.push_back((pos as u64..from as u64, vec![(pos as u64, batch)]));
+            }
+        }
+        self.damaged_bytes += (to - from) as u64;
     }
 
     /// Whether a group may come next: numbered as expected, of no earlier boot, its batches where they belong.
@@ -227,37 +257,41 @@ impl<'a> Scanner<'a> {
         self.voucher.is_some()
     }
 
+    /// Notes a batch at `pos`, and where its partition stands after it.
+    fn take_batch(&mut self, pos: usize, batch: &BatchHeader, whole: bool) {
+        let p = batch.partition as usize;
+        if self.table.len() <= p {
+            self.table.resize(p + 1, Default::default());
+            self.first.resize(p + 1, Default::default());
+            self.guessed.resize(p + 1, false);
+            self.settled.resize(p + 1, 0);
+        }
+        if std::mem::take(&mut self.guessed[p]) {
+            self.first[p] = TableEntry {
+                next_seq: batch.base_seq,
+                next_offset: batch.base_offset,
+                last_offset: batch.base_offset,
+                last_time: batch.time_ms,
+            };
+        }
+        let entry = &mut self.table[p];
+        entry.next_seq = batch.next_seq();
+        entry.next_offset = batch.next_offset();
+        entry.last_time = batch.time_ms;
+        entry.last_offset = match whole {
+            true => batch.last_offset(&self.bytes[pos + batch.head_len()..]),
+            false => batch.base_offset,
+        };
+        self.settled[p] = self.damaged_bytes;
+        if let (Some(producers), Some(stamp)) = (&mut self.producers, batch.producer) {
+            producers.appended(stamp, &Placed::of(batch));
+        }
+        self.index.add(batch, pos as u64);
+    }
+
     fn take(&mut self, view: &GroupView) {
         for (at, batch, whole) in &view.batches {
-            let p = batch.partition as usize;
-            if self.table.len() <= p {
-                self.table.resize(p + 1, Default::default());
-                self.first.resize(p + 1, Default::default());
-                self.guessed.resize(p + 1, false);
-                self.settled.resize(p + 1, 0);
-            }
-            let pos = self.at + at;
-            if std::mem::take(&mut self.guessed[p]) {
-                self.first[p] = TableEntry {
-                    next_seq: batch.base_seq,
-                    next_offset: batch.base_offset,
-                    last_offset: batch.base_offset,
-                    last_time: batch.time_ms,
-                };
-            }
-            let entry = &mut self.table[p];
-            entry.next_seq = batch.next_seq();
-            entry.next_offset = batch.next_offset();
-            entry.last_time = batch.time_ms;
-            entry.last_offset = match whole {
-                true => batch.last_offset(&self.bytes[pos + batch.head_len()..]),
-                false => batch.base_offset,
-            };
-            self.settled[p] = self.damaged_bytes;
-            if let (Some(producers), Some(stamp)) = (&mut self.producers, batch.producer) {
-                producers.appended(stamp, &Placed::of(batch));
-            }
-            self.index.add(batch, pos as u64);
+            self.take_batch(self.at + at, batch, *whole);
         }
         let from = self.at as u64;
         self.at += view.header.len as usize;

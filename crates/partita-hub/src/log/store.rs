@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-use super::core::lock;
+use super::core::{Core, lock};
 use super::disk::{Access, Disk, OsDisk, WriteMode, read_whole, write_exact};
 use super::error::OpenError;
 use super::format::{FORMAT_MAJOR, StoreId, StoreRecord, StoreRecordError};
@@ -137,6 +137,12 @@ impl Store {
         let log = HubLog::start(core, writer, self.lock.clone())
             .map_err(|error| OpenError::io("starting a thread", dir, error))?;
         Ok((log, recovery))
+    }
+
+    /// Recovers the log of a hub and starts nothing, to look at it.
+    pub(crate) fn look_at_hub(&self, hub: u64, settings: Settings) -> Result<Arc<Core>, OpenError> {
+        let dir = self.hub_dir(hub);
+        Ok(super::recovery::open(self.disk.clone(), &dir, self.id, hub, settings)?.0)
     }
 
     /// The hubs there are, in order.

@@ -2,6 +2,7 @@
 //! readers that keep up are served from here.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -127,11 +128,10 @@ impl TailCache {
         self.commits.back().map(|last| last.number)
     }
 
-    /// The first batch of a partition that starts after event `seq`.
-    pub(crate) fn first_after(&self, partition: u32, seq: u64) -> Option<u64> {
-        let starts =
-            self.commits.iter().flat_map(|commit| commit.of(partition)).map(|(_, batch)| batch.base_seq);
-        starts.filter(|start| *start > seq).min()
+    /// The events that are here, of all partitions.
+    pub(crate) fn held(&self) -> Vec<(u32, Range<u64>)> {
+        let batches = self.commits.iter().flat_map(|commit| &commit.batches);
+        batches.map(|(_, batch)| (batch.partition, batch.base_seq..batch.next_seq())).collect()
     }
 
     /// Which commit has event `seq` of `partition`.

@@ -34,7 +34,10 @@ fn kind(error: &ReadError) -> SourceErrorKind {
         ReadError::Gone { .. } | ReadError::OffsetGone { .. } | ReadError::Ahead { .. } => {
             SourceErrorKind::PositionGone
         }
-        ReadError::Corrupt { .. } | ReadError::NoPartition { .. } => SourceErrorKind::Fatal,
+        // Trying again does not help, and starting elsewhere would pass over events.
+        ReadError::Corrupt { .. } | ReadError::Lost { .. } | ReadError::NoPartition { .. } => {
+            SourceErrorKind::Fatal
+        }
         // The hub is going down, or the disk failed this once.
         ReadError::Closed | ReadError::Io { .. } => SourceErrorKind::Retriable,
     }

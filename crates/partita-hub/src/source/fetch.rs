@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use partita_core::model::{Position, SequenceNumber};
-use partita_core::source::Gap;
+use partita_core::source::{Gap, GapCause};
 use tokio::task::{JoinHandle, spawn_blocking};
 
 use crate::broker::{HubReadError, HubReader};
@@ -89,7 +89,8 @@ impl Fetch {
     }
 
     /// Appends the next batches to `out`, about `bytes_max` bytes; none only if it fails. A reader that retention
-    /// overtook goes on at the oldest event, and says so in the log. After another error it is of no use.
+    /// overtook goes on at the oldest event, and one that comes to a loss which was accepted goes on after it; both say so in
+    /// the log. After another error it is of no use.
     pub(crate) fn poll(
         &mut self,
         cx: &mut Context<'_>,
@@ -125,7 +126,9 @@ impl Fetch {
             };
             match result {
                 Ok(()) => {}
-                Err(HubReadError::Log(gone @ ReadError::Gone { .. })) => self.skip(&gone),
+                Err(HubReadError::Log(gone @ (ReadError::Gone { .. } | ReadError::Lost { .. }))) => {
+                    self.skip(&gone);
+                }
                 Err(error) => {
                     self.place = Place::Gone;
                     return Poll::Ready(Err(error));
@@ -148,12 +151,15 @@ impl Fetch {
         }
     }
 
-    /// Retention overtook the reader.
+    /// Retention overtook the reader, or it comes to a loss that was accepted.
     fn skip(&mut self, gone: &ReadError) {
-        if let (Place::Here(reader), ReadError::Gone { from, first, .. }) = (&mut self.place, gone) {
-            tracing::warn!(hub = %reader.hub().name(), %gone, "reader goes on at the oldest event");
-            let from = Position::at_sequence(SequenceNumber(from.cast_signed()));
-            reader.pass_over(from, *first);
-        }
+        let Place::Here(reader) = &mut self.place else { return };
+        let (from, next, cause) = match gone {
+            ReadError::Gone { from, first, .. } => (from, first, GapCause::Retention),
+            ReadError::Lost { from, next, .. } => (from, next, GapCause::Damage),
+            _ => return,
+        };
+        tracing::warn!(hub = %reader.hub().name(), %gone, next, "reader goes on after events that are gone");
+        reader.pass_over(Position::at_sequence(SequenceNumber(from.cast_signed())), *next, cause);
     }
 }

@@ -5,7 +5,7 @@
 //!
 //! **A reader behind the start** (retention took what it asks for, or overtook it) goes on at the oldest event there is, as
 //! on the service; the processor tells `on_error` and the handler the range that is gone. Damaged events are never passed over unasked: the
-//! reader fails for good, and its error names the events and where to go on.
+//! reader fails for good, and its error names the events and what to do. Once their loss was accepted they are a gap, too.
 
 mod error;
 pub(crate) mod fetch;
@@ -15,7 +15,9 @@ use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use partita_core::model::{Namespace, PartitionId, Position, StreamId};
-use partita_core::source::{EventSource, HubDescription, PartitionReader, ReadRequest, SourceError};
+use partita_core::source::{
+    EventSource, GapCause, HubDescription, PartitionReader, ReadRequest, SourceError,
+};
 
 use crate::broker::{Attach, AttachError, Hub, HubReader};
 use crate::log::ReadError;
@@ -98,7 +100,7 @@ pub(crate) fn attach_at_oldest(hub: &Arc<Hub>, mut attach: Attach) -> Result<Hub
             tracing::warn!(hub = %hub.name(), reader = %attach.name, %gone, "reader starts at the oldest event");
             let from = std::mem::replace(&mut attach.from, Position::Earliest);
             let mut reader = hub.attach(attach)?;
-            reader.pass_over(from, reader.next_seq());
+            reader.pass_over(from, reader.next_seq(), GapCause::Retention);
             Ok(reader)
         }
         other => other,

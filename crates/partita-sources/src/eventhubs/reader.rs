@@ -3,7 +3,7 @@
 use futures_util::future::BoxFuture;
 use partita_amqp::event::{last_enqueued, received};
 use partita_core::model::{Event, LastEnqueued, PartitionId, Position, SequenceNumber};
-use partita_core::source::{Gap, PartitionReader, SourceError};
+use partita_core::source::{Gap, GapCause, PartitionReader, SourceError};
 
 use super::EventHubsError;
 use super::client::{Batch, ReaderEnd};
@@ -25,7 +25,7 @@ pub(super) struct Reader {
 fn gap(from: Position, first: SequenceNumber) -> Option<Gap> {
     let Position::Sequence { sequence, inclusive } = &from else { return None };
     let next = sequence.0.saturating_add(i64::from(!inclusive));
-    (first.0 > next.max(0)).then_some(Gap { from, next: first })
+    (first.0 > next.max(0)).then_some(Gap { from, next: first, cause: GapCause::Retention })
 }
 
 impl Reader {
@@ -66,6 +66,12 @@ impl Reader {
             })?;
             if let Some(from) = self.from.take() {
                 self.gap = gap(from, event.sequence_number());
+            }
+            // Numbers have no holes, unless the hub passed over events: overtaken by retention, or lost and given up.
+            if let Some(last) = self.last.filter(|last| event.sequence_number().0 > last.0.saturating_add(1))
+            {
+                let next = event.sequence_number();
+                self.gap = Some(Gap { from: Position::after_sequence(last), next, cause: GapCause::Unknown });
             }
             self.last = Some(event.sequence_number());
             out.push(event);
@@ -116,7 +122,10 @@ mod tests {
     fn a_reader_that_starts_later_than_asked_has_a_gap() {
         let (seven, nine) = (SequenceNumber(7), SequenceNumber(9));
         let after = Position::after_sequence(seven);
-        assert_eq!(gap(after.clone(), nine), Some(Gap { from: after.clone(), next: nine }));
+        assert_eq!(
+            gap(after.clone(), nine),
+            Some(Gap { from: after.clone(), next: nine, cause: GapCause::Retention })
+        );
         assert_eq!(gap(after, SequenceNumber(8)), None);
         assert_eq!(gap(Position::at_sequence(seven), seven), None);
         assert!(gap(Position::at_sequence(seven), SequenceNumber(8)).is_some());

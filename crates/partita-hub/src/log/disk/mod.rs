@@ -2,6 +2,7 @@
 
 mod memory;
 mod os;
+mod overlay;
 #[cfg(any(test, feature = "testkit"))]
 mod sim;
 
@@ -13,6 +14,7 @@ use std::sync::Arc;
 
 pub use memory::MemoryDisk;
 pub use os::OsDisk;
+pub(crate) use overlay::OverlayDisk;
 #[cfg(any(test, feature = "testkit"))]
 pub use sim::{Fault, SimDisk, When};
 

@@ -2,6 +2,7 @@
 
 mod acknowledged;
 mod batch;
+mod damage;
 mod group;
 mod index;
 mod producer;
@@ -13,6 +14,7 @@ use std::fmt;
 pub(crate) use acknowledged::{ACKNOWLEDGED_BYTES_MAX, Acknowledged};
 pub(crate) use batch::{BATCH_HEADER, BatchHeader, parse_batch};
 pub use batch::{BatchBuilder, EncodeError, EncodedBatch, StoredBatch, StoredEvent};
+pub(crate) use damage::{decode_damage, encode_damage};
 pub(crate) use group::{
     FLAG_MARK, FLAG_RELAXED, GROUP_HEADER, GROUP_MAGIC, GroupHeader, GroupView, parse_group,
 };

@@ -11,7 +11,7 @@ fn written(disk: &SimDisk, events: usize) -> BTreeMap<(u32, u64), Event> {
     all(&bench)
 }
 
-fn write(bench: &mut Bench, events: usize) {
+pub(super) fn write(bench: &mut Bench, events: usize) {
     for i in 0..events {
         bench.keeper.step();
         let text = |k: usize| format!("event {i}.{k} {}", "y".repeat(i * 37 % 300));
@@ -25,7 +25,7 @@ fn all(bench: &Bench) -> BTreeMap<(u32, u64), Event> {
     all.collect()
 }
 
-fn segments(content: &BTreeMap<PathBuf, Vec<u8>>) -> Vec<&PathBuf> {
+pub(super) fn segments(content: &BTreeMap<PathBuf, Vec<u8>>) -> Vec<&PathBuf> {
     content.keys().filter(|path| path.extension().is_some_and(|e| e == "seg")).collect()
 }
 
@@ -74,7 +74,7 @@ fn check(disk: &SimDisk, wanted: &BTreeMap<(u32, u64), Event>, what: &str) -> (b
 }
 
 /// A disk with this content.
-fn restore(content: &BTreeMap<PathBuf, Vec<u8>>) -> SimDisk {
+pub(super) fn restore(content: &BTreeMap<PathBuf, Vec<u8>>) -> SimDisk {
     let disk = SimDisk::new(1);
     for (name, bytes) in content {
         disk.create_dir(name.parent().expect("dir")).expect("made");
@@ -84,7 +84,7 @@ fn restore(content: &BTreeMap<PathBuf, Vec<u8>>) -> SimDisk {
 }
 
 /// The same, with a flipped bit.
-fn flip(content: &BTreeMap<PathBuf, Vec<u8>>, path: &std::path::Path, bit: usize) -> SimDisk {
+pub(super) fn flip(content: &BTreeMap<PathBuf, Vec<u8>>, path: &std::path::Path, bit: usize) -> SimDisk {
     let disk = restore(content);
     let mut bytes = content[path].clone();
     bytes[bit / 8] ^= 1 << (bit % 8);
@@ -92,7 +92,7 @@ fn flip(content: &BTreeMap<PathBuf, Vec<u8>>, path: &std::path::Path, bit: usize
     disk
 }
 
-fn contents(disk: &SimDisk) -> BTreeMap<PathBuf, Vec<u8>> {
+pub(super) fn contents(disk: &SimDisk) -> BTreeMap<PathBuf, Vec<u8>> {
     disk.paths().into_iter().map(|path| (path.clone(), disk.content(&path).expect("there"))).collect()
 }
 

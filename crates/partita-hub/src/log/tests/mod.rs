@@ -5,6 +5,7 @@ mod crash;
 mod damage;
 mod faults;
 mod idempotent;
+mod lost;
 mod recover;
 mod starts;
 
@@ -96,10 +97,10 @@ impl Bench {
             batches.clear();
             match reader.read(8 << 10, &mut batches) {
                 Ok(()) => assert!(!batches.is_empty(), "a read before the end gives something"),
-                Err(ReadError::Corrupt { partition, segment, from, resume }) => {
+                Err(error @ ReadError::Corrupt { from, resume, .. }) => {
                     assert!(from < resume && from == reader.next_seq());
                     reader.seek(resume);
-                    errors.push(ReadError::Corrupt { partition, segment, from, resume });
+                    errors.push(error);
                 }
                 Err(error) => panic!("{error}"),
             }

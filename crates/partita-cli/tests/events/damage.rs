@@ -1,0 +1,143 @@
+//! A damaged byte in the log, as a user meets it: readers stop and say where, health says so, and there is a way on.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Output;
+
+use serde_json::{Value, json};
+
+use crate::client::{produce, run};
+use crate::support::{Hub, partita, text};
+
+/// All files below a directory.
+fn files(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let mut out = BTreeMap::new();
+    for entry in std::fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            out.extend(files(&path));
+        } else {
+            out.insert(path.clone(), std::fs::read(&path).unwrap());
+        }
+    }
+    out
+}
+
+/// Flips a bit of the first place that holds these bytes.
+fn damage(dir: &Path, needle: &[u8]) {
+    for (path, mut bytes) in files(dir) {
+        if let Some(at) = bytes.windows(needle.len()).position(|window| window == needle) {
+            bytes[at] ^= 4;
+            std::fs::write(path, bytes).unwrap();
+            return;
+        }
+    }
+    panic!("not there");
+}
+
+fn offline(args: &[&str], data: &Path) -> Output {
+    partita(args).arg("--data").arg(data).output().unwrap()
+}
+
+fn health(hub: &Hub) -> (u16, Value) {
+    let agent: ureq::Agent = ureq::Agent::config_builder().http_status_as_error(false).build().into();
+    let mut response = agent.get(format!("{}/health", hub.http())).call().unwrap();
+    let body = response.body_mut().read_to_string().unwrap();
+    (response.status().as_u16(), serde_json::from_str(&body).unwrap())
+}
+
+fn lines(groups: &[usize]) -> String {
+    groups.iter().flat_map(|group| (0..10).map(move |n| format!("group {group} line {n}\n"))).collect()
+}
+
+#[test]
+fn a_damaged_byte_stops_readers_shows_in_health_and_can_be_given_up() {
+    let hub = Hub::start(&["--hub", "eh1:1"]);
+    for group in 0..5 {
+        produce(&hub, &["eh1"], lines(&[group]).as_bytes());
+    }
+    assert!(hub.says(&["hub", "check"]).contains("everything is safe"));
+    let (dir, _) = hub.stop();
+    let data = dir.path().join("data");
+    damage(&data, b"group 2 line 3");
+
+    // Offline: what is damaged, and nothing is changed.
+    let before = files(&data);
+    let checked = offline(&["hub", "check", "eh1"], &data);
+    let said = text(&checked.stdout);
+    assert_eq!(checked.status.code(), Some(1), "{said}{}", text(&checked.stderr));
+    assert!(said.contains("partition 0: events 20 to 29 are damaged"), "{said}");
+    assert!(said.contains("--partition 0 --from 20 --to 29"), "{said}");
+    assert!(before == files(&data), "a check changes nothing");
+    assert_eq!(offline(&["hub", "check", "none"], &data).status.code(), Some(7));
+
+    // Served: readers get what is before it, and an error that names it.
+    let hub = Hub::start_in(dir, &[]);
+    let read = run(&hub, &["consume", "eh1", "--until-end"], b"");
+    assert_eq!(text(&read.stdout), lines(&[0, 1]), "nothing is passed over");
+    let said = text(&read.stderr);
+    assert_eq!(read.status.code(), Some(1), "{said}");
+    assert!(said.contains("events 20 to 29 of partition 0 of hub 'eh1' are damaged"), "{said}");
+    assert!(said.contains("amqp:not-allowed") && !said.contains("trying again"), "{said}");
+    let (status, body) = health(&hub);
+    assert_eq!((status, &body["status"]), (503, &json!("unhealthy")));
+    assert_eq!(
+        body["damaged"],
+        json!([{"hub": "eh1", "partition": "0", "first": 20, "last": 29, "certain": true, "accepted": false}])
+    );
+    assert!(hub.says(&["hub", "list"]).contains("Hub eh1 is damaged in partition 0"));
+    assert!(hub.says(&["hub", "describe", "eh1"]).contains("events 20 to 29 are damaged"));
+    let checked = hub.command(&["hub", "check", "-o", "json"]);
+    assert_eq!(checked.status.code(), Some(1));
+    let checked: Value = serde_json::from_str(&text(&checked.stdout)).unwrap();
+    let partition = &checked["hubs"][0]["partitions"][0];
+    assert_eq!((&partition["safe_events"], &partition["lost"][0]["last"]), (&json!(40), &json!(29)));
+    let in_use = offline(&["hub", "check"], &hub.path("data"));
+    assert_eq!(in_use.status.code(), Some(4));
+    assert!(text(&in_use.stderr).contains("leave out --data"), "{}", text(&in_use.stderr));
+
+    // Given up: only what is lost, and then exactly that.
+    let loss = |from: &str, to: &str| {
+        hub.command(&["hub", "accept-loss", "eh1", "--partition", "0", "--from", from, "--to", to])
+    };
+    let refused = loss("19", "29");
+    assert!(
+        !refused.status.success() && text(&refused.stderr).contains("event 19"),
+        "{}",
+        text(&refused.stderr)
+    );
+    assert_eq!(health(&hub).0, 503);
+    assert!(loss("20", "29").status.success());
+    assert_eq!(health(&hub), (200, json!({"status": "healthy", "message": "Service is healthy."})));
+    let rest = |hub: &Hub| {
+        let read = run(hub, &["consume", "eh1", "--until-end"], b"");
+        assert!(read.status.success(), "{}", text(&read.stderr));
+        assert!(text(&read.stderr).contains("events 20 to 29 are gone"), "{}", text(&read.stderr));
+        assert_eq!(text(&read.stdout), lines(&[0, 1, 3, 4]));
+    };
+    rest(&hub);
+    let (dir, _) = hub.stop();
+    let hub = Hub::start_in(dir, &[]);
+    assert_eq!(health(&hub).0, 200, "for good");
+    rest(&hub);
+    assert!(hub.says(&["hub", "check"]).contains("loss accepted"));
+}
+
+#[test]
+fn damage_is_given_up_offline_too() {
+    let hub = Hub::start(&["--hub", "eh1:1"]);
+    for group in 0..3 {
+        produce(&hub, &["eh1"], lines(&[group]).as_bytes());
+    }
+    let (dir, _) = hub.stop();
+    let data = dir.path().join("data");
+    damage(&data, b"group 1 line 9");
+    let args = ["hub", "accept-loss", "eh1", "--partition", "0", "--from", "10", "--to", "19"];
+    let accepted = offline(&args, &data);
+    assert!(accepted.status.success(), "{}", text(&accepted.stderr));
+    assert!(offline(&["hub", "check"], &data).status.success());
+    let hub = Hub::start_in(dir, &[]);
+    assert_eq!(health(&hub).0, 200);
+    let read = run(&hub, &["consume", "eh1", "--until-end"], b"");
+    assert_eq!(text(&read.stdout), lines(&[0, 2]), "{}", text(&read.stderr));
+}
