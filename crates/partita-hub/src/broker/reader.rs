@@ -5,7 +5,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use partita_core::model::{ConsumerGroup, Epoch, HubName, Position, SequenceNumber};
-use partita_core::source::Gap;
+use partita_core::source::{Gap, Gaps};
 use thiserror::Error;
 
 use super::admission::Refused;
@@ -145,7 +145,7 @@ pub struct HubReader {
     id: u64,
     seat: Arc<Seat>,
     reader: LogReader,
-    gap: Option<Gap>,
+    gaps: Gaps,
 }
 
 impl HubReader {
@@ -156,20 +156,18 @@ impl HubReader {
         seat: Arc<Seat>,
         reader: LogReader,
     ) -> Self {
-        Self { hub, key, id, seat, reader, gap: None }
+        Self { hub, key, id, seat, reader, gaps: Gaps::new() }
     }
 
     /// Goes on at the oldest event there is: what was to be read from `from` on up to there is gone.
     pub(crate) fn pass_over(&mut self, from: Position, next: u64) {
         self.reader.seek(next);
-        // Of several, the first tells where the reader was.
-        let from = self.gap.take().map_or(from, |gap| gap.from);
-        self.gap = Some(Gap { from, next: SequenceNumber(next.cast_signed()) });
+        self.gaps.push(Gap { from, next: SequenceNumber(next.cast_signed()) });
     }
 
-    /// Events that the reader passed over, because they were gone, since this was last asked.
+    /// The oldest gap not asked for yet: events that the reader passed over, because they were gone.
     pub fn take_gap(&mut self) -> Option<Gap> {
-        self.gap.take()
+        self.gaps.take()
     }
 
     /// The hub.
