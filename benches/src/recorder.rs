@@ -5,7 +5,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use partita::source::{HubDescription, PartitionReader, ReadRequest, SourceError};
+use partita::source::{Gap, HubDescription, PartitionReader, ReadRequest, SourceError};
 use partita::{Event, EventSource, MemorySource, PartitionId};
 
 /// The sizes of the reads of one partition, in order.
@@ -64,5 +64,9 @@ impl PartitionReader for RecordingReader {
             sizes.entry(self.partition.clone()).or_default().push(out.len() - before);
             Ok(())
         })
+    }
+
+    fn take_gap(&mut self) -> Option<Gap> {
+        self.reader.take_gap()
     }
 }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use futures_util::future::BoxFuture;
 use partita_core::model::{Event, InstanceId, LastEnqueued, PartitionId};
 use partita_core::source::{
-    EventSource, HubDescription, PartitionReader, ReadRequest, SourceError, SourceErrorKind,
+    EventSource, Gap, HubDescription, PartitionReader, ReadRequest, SourceError, SourceErrorKind,
 };
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -179,6 +179,10 @@ impl PartitionReader for LinkReader {
         out: &'a mut Vec<Event>,
     ) -> BoxFuture<'a, Result<(), SourceError>> {
         Box::pin(self.next(events_max, out))
+    }
+
+    fn take_gap(&mut self) -> Option<Gap> {
+        self.inner.as_mut()?.take_gap()
     }
 
     fn last_enqueued(&self) -> Option<LastEnqueued> {

@@ -67,16 +67,48 @@ impl SourceHarness for Directory {
             self.producer.send_batch(Route::Partition(partition), events).await.expect("durable");
         })
     }
+
+    fn remove_before<'a>(
+        &'a self,
+        partition: &'a PartitionId,
+        before: SequenceNumber,
+    ) -> BoxFuture<'a, bool> {
+        Box::pin(async move {
+            let partition = partition.as_str().parse().expect("a number");
+            let kept = self.hub.retention();
+            self.hub.set_retention(Retention { bytes_max: Some(1 << 20), ..kept }).expect("set");
+            let began = std::time::Instant::now();
+            while self.hub.partition(partition).expect("there").first_seq.cast_signed() < before.0 {
+                assert!(began.elapsed() < Duration::from_secs(30), "retention took too little");
+                let filler = Event::builder(vec![7; 50_000]);
+                self.producer.send(Route::Partition(partition), filler).await.expect("durable");
+            }
+            self.hub.set_retention(kept).expect("set");
+            true
+        })
+    }
 }
 
-partita_core::testkit::source_conformance!(async || Directory::new());
+/// Segments and a memory so small that retention can remove what was written a moment ago.
+fn small() -> Settings {
+    Settings {
+        segment_bytes_first: 512 << 10,
+        segment_bytes_max: 512 << 10,
+        batch_bytes_max: 256 << 10,
+        group_bytes_max: 256 << 10,
+        tail_bytes_max: 1,
+        ..Settings::new(1)
+    }
+}
+
+partita_core::testkit::source_conformance!(async || Directory::with(small()));
 
 /// The same on a directory that was written, closed and opened again, with a memory so small that the disk is read.
 mod reopened {
     use super::*;
 
     partita_core::testkit::source_conformance!(async || {
-        let settings = Settings { tail_bytes_max: 1, ..Settings::new(1) };
+        let settings = small();
         let directory = Directory::with(settings.clone());
         let events = (0..500).map(|n| Event::builder(format!("before {n}")));
         directory.producer.send_batch(Route::Partition(0), events).await.expect("durable");
@@ -248,15 +280,7 @@ async fn a_time_to_come_waits_for_it() {
 
 #[tokio::test]
 async fn a_reader_behind_the_start_gets_the_oldest_event() {
-    let settings = Settings {
-        segment_bytes_first: 256 << 10,
-        segment_bytes_max: 256 << 10,
-        batch_bytes_max: 64 << 10,
-        group_bytes_max: 128 << 10,
-        tail_bytes_max: 1,
-        ..Settings::new(1)
-    };
-    let mut directory = Directory::with(settings);
+    let mut directory = Directory::with(small());
     let broker = directory.broker.take().expect("open");
     let retention = Retention { bytes_max: Some(1 << 20), ..Retention::default() };
     let options = HubOptions { partitions: 1, retention };
@@ -276,7 +300,7 @@ async fn a_reader_behind_the_start_gets_the_oldest_event() {
     assert!(first.0 > 0, "the first one is gone");
     let gap = overtaken.take_gap().expect("it is told");
     assert_eq!((&gap.from, gap.next), (&Position::at_sequence(SequenceNumber(0)), first));
-    let words = format!("events 0 to {} were removed by retention before they were read", first.0 - 1);
+    let words = format!("events 0 to {}: removed by retention before they were read", first.0 - 1);
     assert!(gap.to_string().starts_with(&words), "{gap}");
     assert_eq!(overtaken.take_gap(), None, "once");
     for gone in [Position::at_sequence(SequenceNumber(0)), Position::at_offset(Offset::number(0))] {

@@ -5,7 +5,7 @@ mod support;
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
-use partita_core::model::{EventBuilder, PartitionId};
+use partita_core::model::{EventBuilder, PartitionId, SequenceNumber};
 use partita_core::source::EventSource;
 use partita_core::testkit::source::SourceHarness;
 use support::Served;
@@ -19,6 +19,18 @@ impl SourceHarness for Served {
         let partition = partition.as_str().parse().expect("a number");
         Box::pin(self.append(partition, events))
     }
+
+    fn remove_before<'a>(
+        &'a self,
+        partition: &'a PartitionId,
+        before: SequenceNumber,
+    ) -> BoxFuture<'a, bool> {
+        let partition = partition.as_str().parse().expect("a number");
+        Box::pin(async move {
+            Self::remove_before(self, partition, before).await;
+            true
+        })
+    }
 }
 
-partita_core::testkit::source_conformance!(async || Served::new(2).await);
+partita_core::testkit::source_conformance!(async || Served::small(2).await);

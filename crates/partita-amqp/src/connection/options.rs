@@ -95,7 +95,8 @@ impl Options {
 impl Default for Limits {
     fn default() -> Self {
         Self {
-            sessions_max: 1024,
+            // As many as links: there are clients that give each link a session of its own.
+            sessions_max: 4096,
             links_max: 4096,
             handle_max: 255,
             session_window: 5000,

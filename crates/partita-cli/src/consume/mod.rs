@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use clap::ValueEnum;
 use futures_util::future::try_join_all;
 use partita_core::model::{ConsumerGroup, PartitionId, Position, Timestamp};
+use partita_core::source::Gap;
 use partita_sources::eventhubs::EventHubs;
 use tokio::sync::mpsc;
 
@@ -41,6 +42,9 @@ a line feed.
 Events of a partition come in their order; those of several as they arrive. On a
 terminal, what would steer it is shown as \\u{1b} and the like; elsewhere bodies are
 printed byte by byte.
+
+Events that retention removed before they were read are told on stderr with their
+numbers, also with --quiet; reading goes on after them, and the exit code is 1.
 ";
 
 /// Prints the events of a hub, and waits for more.
@@ -190,7 +194,7 @@ fn print_all(
 ) -> Result<ExitCode, Failure> {
     let began = Instant::now();
     let mut printer = Printer::new(args, names);
-    let mut failure = None;
+    let (mut failure, mut missed) = (None, Missed::default());
     while !stop.load(Ordering::Relaxed) && !printer.is_done() {
         let next = match said.try_recv() {
             Ok(next) => Some(next),
@@ -206,6 +210,13 @@ fn print_all(
                 let mut err = Out::stderr();
                 let text = err.paint(Tone::Faint, &tame(&text));
                 err.line(&text)?;
+            }
+            // Also if it is to be quiet: something is wrong.
+            Some(Said::Missed(partition, gap)) => {
+                missed.add(&gap);
+                let mut err = Out::stderr();
+                let word = err.paint(Tone::Bad, "warning:");
+                err.line(&format!("{word} partition {partition}: {gap}"))?;
             }
             Some(Said::Silence(text)) if printer.printed() == 0 => Out::stderr().line(&text)?,
             Some(Said::Note(_) | Said::Silence(_)) => {}
@@ -231,5 +242,31 @@ fn print_all(
         let text = err.paint(Tone::Faint, &format!("{}{rate}.", counted(count, "event")));
         err.line(&text)?;
     }
-    Ok(ExitCode::SUCCESS)
+    missed.result()
+}
+
+/// What was gone before it was read.
+#[derive(Default)]
+struct Missed {
+    gaps: u64,
+    /// Without those of gaps that tell no number.
+    events: u64,
+}
+
+impl Missed {
+    fn add(&mut self, gap: &Gap) {
+        self.gaps += 1;
+        self.events += gap.range().map_or(0, |range| range.end.abs_diff(range.start));
+    }
+
+    fn result(&self) -> Result<ExitCode, Failure> {
+        let what = match (self.gaps, self.events) {
+            (0, _) => return Ok(ExitCode::SUCCESS),
+            (_, 0) => "events were gone before they were read".to_owned(),
+            (_, 1) => "1 event was gone before it was read".to_owned(),
+            (_, events) => format!("{} were gone before they were read", counted(events, "event")),
+        };
+        let remedy = "let the hub keep more, or read sooner; 'partita hub check' tells if it was damage";
+        Err(Failure::Run(format!("{what}: {remedy}")))
+    }
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use partita_core::model::{ConsumerGroup, Event, PartitionId, Position};
-use partita_core::source::{EventSource, PartitionReader, ReadRequest, SourceError, SourceErrorKind};
+use partita_core::source::{EventSource, Gap, PartitionReader, ReadRequest, SourceError, SourceErrorKind};
 use partita_sources::eventhubs::{EventHubsError, EventHubsSource};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -26,6 +26,8 @@ pub(crate) enum Said {
     Events(usize, Vec<Event>),
     /// Something to know.
     Note(String),
+    /// Events of a partition were gone before they were read.
+    Missed(PartitionId, Gap),
     /// Nothing came for some time.
     Silence(String),
     /// It cannot go on.
@@ -94,9 +96,8 @@ impl Follow {
         loop {
             let mut events = Vec::new();
             let read = self.reader.read(READ_EVENTS_MAX, &mut events).await;
-            if let Some(gap) = self.reader.take_gap() {
-                let text = format!("partition {}: {gap}", self.partition());
-                let _ = tell.send(Said::Note(text)).await;
+            while let Some(gap) = self.reader.take_gap() {
+                let _ = tell.send(Said::Missed(self.partition().clone(), gap)).await;
             }
             let number = |event: &Event| event.sequence_number().0;
             let ended =

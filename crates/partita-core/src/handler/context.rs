@@ -112,6 +112,8 @@ pub(crate) struct Shared {
     /// For the status: the last event handled, and how many were.
     pub(crate) handled: AtomicI64,
     pub(crate) handled_count: AtomicU64,
+    /// How many events were gone before they were read.
+    pub(crate) missed_count: AtomicU64,
 }
 
 impl Shared {
@@ -142,6 +144,7 @@ impl Shared {
             last_enqueued: Mutex::new(None),
             handled: AtomicI64::new(i64::MIN),
             handled_count: AtomicU64::new(0),
+            missed_count: AtomicU64::new(0),
         }
     }
 

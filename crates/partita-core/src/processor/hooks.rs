@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::model::{Epoch, PartitionId, SequenceNumber};
 use crate::processor::{Moved, ProcessorError};
+use crate::source::Gap;
 
 /// A call of a handler that ended.
 #[derive(Clone, Copy, Debug)]
@@ -23,11 +24,28 @@ pub struct BatchHandled<'a> {
     pub last: SequenceNumber,
 }
 
+/// Events that the hub removed before they were read here.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct EventsMissed<'a> {
+    /// The partition.
+    pub partition: &'a PartitionId,
+    /// How many, without those that were told before; 0 where the source does not know.
+    pub events: u64,
+    /// Which.
+    pub gap: &'a Gap,
+}
+
 /// Called where things happen. Calls must be quick and must not block: some are made by the coordination.
 pub trait Hooks: Send + Sync + 'static {
     /// A batch was handled.
     fn batch_handled(&self, batch: BatchHandled<'_>) {
         let _ = batch;
+    }
+
+    /// Events were missed: the hub removed them before they were read. Told to [`error`](Hooks::error), too.
+    fn missed(&self, missed: EventsMissed<'_>) {
+        let _ = missed;
     }
 
     /// A checkpoint is durable.
@@ -75,6 +93,10 @@ impl Guarded {
 impl Hooks for Guarded {
     fn batch_handled(&self, batch: BatchHandled<'_>) {
         self.call(|hooks| hooks.batch_handled(batch));
+    }
+
+    fn missed(&self, missed: EventsMissed<'_>) {
+        self.call(|hooks| hooks.missed(missed));
     }
 
     fn checkpointed(&self, partition: &PartitionId, last: SequenceNumber) {

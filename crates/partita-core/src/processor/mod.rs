@@ -16,7 +16,7 @@ mod status_board;
 pub use builder::{Builder, NoHandler, Processor, RunError};
 pub use error::{ConfigError, Operation, ProcessorError, ShutdownError, StartError};
 pub use handle::ProcessorHandle;
-pub use hooks::{BatchHandled, Hooks};
+pub use hooks::{BatchHandled, EventsMissed, Hooks};
 pub use options::{Checkpoint, Options};
 pub use runtime::{Runtime, TokioRuntime};
 #[cfg(feature = "signal")]

@@ -57,6 +57,8 @@ pub struct Here {
     pub checkpoint: Option<SequenceNumber>,
     /// How many events are behind the last one handled, where the source tells.
     pub lag_events: Option<u64>,
+    /// How many events the hub removed before they were read here, since the partition was opened here.
+    pub missed_events: u64,
     /// Events per second, lately.
     pub rate: f64,
     /// Whether it is on its way to another owner.

@@ -154,6 +154,7 @@ impl StatusBoard {
             handled,
             checkpoint,
             lag_events: lag,
+            missed_events: pump.missed_count.load(Ordering::Relaxed),
             rate: rate.per_second,
             draining: pump.command() != Command::Run,
         }

@@ -62,7 +62,7 @@ impl Intake {
         self.arrived.clear();
     }
 
-    /// Events that the reader had to pass over since this was last asked.
+    /// The oldest gap not asked for yet: events that the reader had to pass over.
     pub(super) fn take_gap(&mut self) -> Option<Gap> {
         self.reader.as_mut()?.take_gap()
     }
@@ -74,6 +74,11 @@ impl Intake {
     /// Whether something was read since this was last asked.
     pub(super) fn has_heard(&mut self) -> bool {
         std::mem::take(&mut self.heard)
+    }
+
+    /// The next event.
+    pub(super) fn first(&self) -> Option<&Event> {
+        self.queue.front()
     }
 
     pub(super) fn is_empty(&self) -> bool {

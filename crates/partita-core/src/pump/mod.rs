@@ -2,6 +2,7 @@
 //!
 //! - `failure`: the pure decision what to do about a handler that fails.
 //! - `intake`: the reader and the bounded queue.
+//! - `missed`: which missing events were told.
 //! - `progress`: how far the partition was handled, and when to checkpoint.
 //! - `call`: one call of user code, guarded against panics and cut off on demand.
 //! - `task`: the life of the pump.
@@ -9,6 +10,7 @@
 mod call;
 mod failure;
 mod intake;
+mod missed;
 mod progress;
 mod task;
 

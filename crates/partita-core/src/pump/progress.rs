@@ -50,6 +50,15 @@ impl Progress {
         self.last.as_ref()
     }
 
+    /// The first event that a reader found. From here on the number says where to resume: another reader can then tell what is
+    /// gone meanwhile, which "earliest", an offset or a time does not.
+    pub(super) fn found(&mut self, first: &Event) {
+        if !matches!(self.resume, Position::Sequence { .. }) {
+            self.resume = Position::at_sequence(first.sequence_number());
+            self.asked_for = false;
+        }
+    }
+
     /// These events were handled, or passed over for good.
     pub(super) fn handled(&mut self, now: Tick, events: &[Event]) {
         let Some(last) = events.last() else { return };

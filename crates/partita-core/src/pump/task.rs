@@ -13,11 +13,12 @@ use futures_util::future::{Either, select};
 use super::call::{Called, call, call_reading};
 use super::failure::{Failure, FailurePolicy, Verdict, decide};
 use super::intake::Intake;
+use super::missed::Missed;
 use super::progress::{Progress, Start};
 use crate::coordination::{DrainReason, PumpEvent, RevokeReason, StopReason};
 use crate::handler::{Command, Context, Deliver, Factory, Gate, RevokedContext, Shared};
 use crate::model::{Position, Tick};
-use crate::processor::{BatchHandled, Hooks, Operation, Options, Reporter, Runtime};
+use crate::processor::{BatchHandled, EventsMissed, Hooks, Operation, Options, Reporter, Runtime};
 use crate::source::{EventSource, ReadRequest, SourceError, SourceErrorKind};
 use crate::store::BoxError;
 
@@ -48,6 +49,7 @@ pub(crate) struct Pump<F> {
     gate: Gate,
     intake: Intake,
     progress: Progress,
+    missed: Missed,
     /// Failures of the handler in a row.
     failed_calls: u32,
     /// Failures of the reader in a row.
@@ -71,6 +73,7 @@ impl<F: Factory> Pump<F> {
             gate: Gate::new(Arc::clone(&shared), Arc::clone(&config.runtime)),
             intake: Intake::new(options.prefetch_events, options.prefetch_bytes, options.batch_size),
             progress: Progress::new(options.checkpoint, start),
+            missed: Missed::default(),
             failed_calls: 0,
             failed_reads: 0,
             cut_off: false,
@@ -185,8 +188,9 @@ impl<F: Factory> Pump<F> {
                 }
                 continue;
             }
-            self.tell_gap(handler).await;
-            if !self.intake.is_empty() {
+            self.tell_gaps(handler).await;
+            if let Some(first) = self.intake.first() {
+                self.progress.found(first);
                 self.failed_reads = 0;
                 self.note_end(now);
                 if self.deliver(handler).await.is_break() {
@@ -348,15 +352,22 @@ impl<F: Factory> Pump<F> {
     }
 
     /// Says which events are gone; the reader goes on after them.
-    async fn tell_gap(&mut self, handler: &mut F::Handler) {
-        let Some(gap) = self.intake.take_gap() else { return };
-        let error: BoxError = SourceError::new(SourceErrorKind::PositionGone, gap).into();
-        let _ = call(&self.shared, handler.error(Operation::Read, &error, &self.cx)).await;
-        self.report(Operation::Read, error);
+    async fn tell_gaps(&mut self, handler: &mut F::Handler) {
+        while let Some(gap) = self.intake.take_gap() {
+            let Some(events) = self.missed.add(&gap) else { continue };
+            self.shared.missed_count.fetch_add(events, Ordering::Relaxed);
+            let partition = &self.shared.partition;
+            self.config.hooks.missed(EventsMissed { partition, events, gap: &gap });
+            let error: BoxError = SourceError::new(SourceErrorKind::PositionGone, gap).into();
+            let _ = call(&self.shared, handler.error(Operation::Read, &error, &self.cx)).await;
+            self.report(Operation::Read, error);
+        }
     }
 
     async fn seek(&mut self, position: Position) {
         self.intake.detach();
+        // Whoever asks for these events again is told again.
+        self.missed = Missed::default();
         let target = self.progress.sought(position, self.shared.sought());
         self.shared.report(PumpEvent::Checkpoint(target)).await;
     }

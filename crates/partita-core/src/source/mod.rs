@@ -3,19 +3,19 @@
 //! Check a source of your own with the conformance suite in the testkit (feature `testkit`).
 
 mod error;
+mod gap;
 mod memory;
 
-use std::fmt;
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 
 pub use error::{SourceError, SourceErrorKind};
+pub use gap::{Gap, GapCause, Gaps};
 pub use memory::{MemoryHub, MemorySource};
 
 use crate::model::{
-    ConsumerGroup, Epoch, Event, HubName, LastEnqueued, Namespace, PartitionId, Position, SequenceNumber,
-    StreamId,
+    ConsumerGroup, Epoch, Event, HubName, LastEnqueued, Namespace, PartitionId, Position, StreamId,
 };
 
 /// What a hub says about itself.
@@ -51,50 +51,6 @@ pub struct ReadRequest {
     pub prefetch_bytes: usize,
 }
 
-/// Why events are gone.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-#[non_exhaustive]
-pub enum GapCause {
-    /// Retention removed them before they were read.
-    Retention,
-    /// The hub's log was damaged, and somebody accepted the loss.
-    Damage,
-    /// The hub does not say: one of the others.
-    Unknown,
-}
-
-/// Events that are gone before they were read.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Gap {
-    /// What was to be read next.
-    pub from: Position,
-    /// The event with which reading goes on.
-    pub next: SequenceNumber,
-    /// Why they are gone.
-    pub cause: GapCause,
-}
-
-impl fmt::Display for Gap {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let how = match self.cause {
-            GapCause::Retention => "were removed by retention before they were read",
-            GapCause::Damage => "are lost to damage, which was accepted",
-            GapCause::Unknown => "are gone: removed by retention before they were read, or lost to damage",
-        };
-        match &self.from {
-            Position::Sequence { sequence, inclusive } => {
-                let first = sequence.0.saturating_add(i64::from(!inclusive));
-                let last = self.next.0.saturating_sub(1);
-                write!(f, "events {first} to {last} {how}")?;
-            }
-            other => write!(f, "events from {other} on {how}")?,
-        }
-        write!(f, "; reading goes on at event {}", self.next)
-    }
-}
-
-impl std::error::Error for Gap {}
-
 /// A partitioned stream of events.
 pub trait EventSource: Send + Sync + 'static {
     /// What the hub is and which partitions it has now.
@@ -106,8 +62,8 @@ pub trait EventSource: Send + Sync + 'static {
 
 /// Reads one partition in order. Dropping it detaches it.
 pub trait PartitionReader: Send {
-    /// Waits until there is at least one event and appends up to `events_max` of them to `out`, in order, without
-    /// gaps. Dropping the future loses no event: the next call goes on where the last one ended. After an error the
+    /// Waits until there is at least one event and appends up to `events_max` of them to `out`, in order and without
+    /// leaving one out, unless the hub no longer has it: then [`take_gap`](Self::take_gap) tells. Dropping the future loses no event: the next call goes on where the last one ended. After an error the
     /// reader is of no more use.
     fn read<'a>(
         &'a mut self,
@@ -115,8 +71,9 @@ pub trait PartitionReader: Send {
         out: &'a mut Vec<Event>,
     ) -> BoxFuture<'a, Result<(), SourceError>>;
 
-    /// Events that were passed over since this was last asked, because the hub no longer has them; costs no call. A hub
-    /// that goes on at its oldest event without a word has nothing to tell.
+    /// Events that were passed over because the hub no longer has them, at the start or between any two events; costs no
+    /// call. Asked after every read until there is no more, so a reader keeps several ([`Gaps`] does). A gap may be told
+    /// before the events in front of it are taken. Every source whose sequence numbers are consecutive can tell.
     fn take_gap(&mut self) -> Option<Gap> {
         None
     }

@@ -3,7 +3,8 @@
 use futures_util::future::BoxFuture;
 use partita_core::model::{ConsumerGroup, Event, LastEnqueued, PartitionId, Position};
 use partita_core::source::{
-    EventSource, HubDescription, MemorySource, PartitionReader, ReadRequest, SourceError, SourceErrorKind,
+    EventSource, Gap, HubDescription, MemorySource, PartitionReader, ReadRequest, SourceError,
+    SourceErrorKind,
 };
 
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -19,6 +20,9 @@ pub(crate) enum Fault {
     EndNotTold,
     PropertiesLost,
     EndIsTheLimit,
+    GapNotTold,
+    GapToldAtStartOnly,
+    LastGapOnly,
     LatestIsEarliest,
     NeverWoken,
     DroppedReadLoses,
@@ -126,6 +130,15 @@ impl PartitionReader for BrokenReader {
         out: &'a mut Vec<Event>,
     ) -> BoxFuture<'a, Result<(), SourceError>> {
         Box::pin(self.broken_read(events_max, out))
+    }
+
+    fn take_gap(&mut self) -> Option<Gap> {
+        match self.fault {
+            Fault::GapNotTold => None,
+            Fault::GapToldAtStartOnly if self.events > 1 => None,
+            Fault::LastGapOnly => std::iter::from_fn(|| self.inner.take_gap()).last(),
+            _ => self.inner.take_gap(),
+        }
     }
 
     fn last_enqueued(&self) -> Option<LastEnqueued> {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use partita_core::model::{EventBuilder, PartitionId};
+use partita_core::model::{EventBuilder, PartitionId, SequenceNumber};
 use partita_core::source::{EventSource, MemoryHub};
 use partita_core::testkit::source::{PROPERTIES, SourceHarness, check};
 
@@ -26,6 +26,12 @@ const FAULTS: &[(Fault, &[&str])] = &[
     (Fault::EndNotTold, &["last_enqueued_is_told"]),
     (Fault::PropertiesLost, &["bodies_and_properties_survive"]),
     (Fault::EndIsTheLimit, &["position_past_the_end_is_told"]),
+    (
+        Fault::GapNotTold,
+        &["gap_at_the_start_is_told", "gap_in_the_middle_is_told", "several_gaps_are_told_one_by_one"],
+    ),
+    (Fault::GapToldAtStartOnly, &["gap_in_the_middle_is_told", "several_gaps_are_told_one_by_one"]),
+    (Fault::LastGapOnly, &["several_gaps_are_told_one_by_one"]),
     (Fault::LatestIsEarliest, &["latest_sees_only_new_events"]),
     (Fault::NeverWoken, &["waiting_reader_is_woken"]),
     (Fault::DroppedReadLoses, &["dropped_read_loses_nothing"]),
@@ -56,6 +62,14 @@ impl SourceHarness for Harness {
 
     fn append<'a>(&'a self, partition: &'a PartitionId, events: Vec<EventBuilder>) -> BoxFuture<'a, ()> {
         SourceHarness::append(&self.hub, partition, events)
+    }
+
+    fn remove_before<'a>(
+        &'a self,
+        partition: &'a PartitionId,
+        before: SequenceNumber,
+    ) -> BoxFuture<'a, bool> {
+        SourceHarness::remove_before(&self.hub, partition, before)
     }
 }
 

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use partita_core::model::{Epoch, PartitionId, SequenceNumber, Tick};
-use partita_core::processor::{BatchHandled, Hooks, Moved, Operation, ProcessorError, Runtime, StartError};
+use partita_core::processor::{
+    BatchHandled, EventsMissed, Hooks, Moved, Operation, ProcessorError, Runtime, StartError,
+};
 
 use crate::support::{Fault, Machine, What, World, ms, nothing, partition, secs, soon, taking};
 
@@ -50,6 +52,9 @@ fn panic() {
 
 impl Hooks for Panicking {
     fn batch_handled(&self, _: BatchHandled<'_>) {
+        panic();
+    }
+    fn missed(&self, _: EventsMissed<'_>) {
         panic();
     }
     fn checkpointed(&self, _: &PartitionId, _: SequenceNumber) {

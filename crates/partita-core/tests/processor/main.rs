@@ -2,6 +2,7 @@
 
 mod checkpoints;
 mod faults;
+mod gaps;
 mod handlers;
 mod hardship;
 mod moves;

@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex};
 use futures_util::future::BoxFuture;
 use partita_core::model::{Event, LastEnqueued, PartitionId};
 use partita_core::source::{
-    EventSource, HubDescription, MemorySource, PartitionReader, ReadRequest, SourceError, SourceErrorKind,
+    EventSource, Gap, HubDescription, MemorySource, PartitionReader, ReadRequest, SourceError,
+    SourceErrorKind,
 };
 
 #[derive(Clone)]
@@ -108,6 +109,10 @@ impl PartitionReader for CountingReader {
             self.source.read.fetch_add(out.len() - before, Ordering::SeqCst);
             Ok(())
         })
+    }
+
+    fn take_gap(&mut self) -> Option<Gap> {
+        self.inner.take_gap()
     }
 
     fn last_enqueued(&self) -> Option<LastEnqueued> {

@@ -1,21 +1,17 @@
 //! A reader of a partition in a consumer group.
 
-use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use partita_core::model::{ConsumerGroup, Epoch, HubName, Position, SequenceNumber};
-use partita_core::source::{Gap, GapCause};
+use partita_core::source::{Gap, GapCause, Gaps};
 use thiserror::Error;
 
 use super::admission::Refused;
 use super::hub::Hub;
 use crate::log::park::park_until;
 use crate::log::{LogPosition, LogReader, ReadError, StoredBatch};
-
-/// How many gaps are kept for whoever asks.
-const GAPS_MAX: usize = 16;
 
 /// What a reader asks for.
 #[derive(Clone, PartialEq, Debug)]
@@ -149,7 +145,7 @@ pub struct HubReader {
     id: u64,
     seat: Arc<Seat>,
     reader: LogReader,
-    gaps: VecDeque<Gap>,
+    gaps: Gaps,
 }
 
 impl HubReader {
@@ -160,26 +156,18 @@ impl HubReader {
         seat: Arc<Seat>,
         reader: LogReader,
     ) -> Self {
-        Self { hub, key, id, seat, reader, gaps: VecDeque::new() }
+        Self { hub, key, id, seat, reader, gaps: Gaps::new() }
     }
 
     /// Goes on at event `next`: what was to be read from `from` on up to there is gone.
     pub(crate) fn pass_over(&mut self, from: Position, next: u64, cause: GapCause) {
         self.reader.seek(next);
-        let next = SequenceNumber(next.cast_signed());
-        let full = self.gaps.len() >= GAPS_MAX;
-        match self.gaps.back_mut() {
-            // One gap, as far as the reader can tell; or more than anybody asked about.
-            Some(last) if full || (last.cause == cause && from == Position::at_sequence(last.next)) => {
-                last.next = next;
-            }
-            _ => self.gaps.push_back(Gap { from, next, cause }),
-        }
+        self.gaps.push(Gap { from, next: SequenceNumber(next.cast_signed()), cause });
     }
 
-    /// Events that the reader passed over, because they were gone, and that this was not asked about yet; the first first.
+    /// The oldest gap not asked for yet: events that the reader passed over, because they were gone.
     pub fn take_gap(&mut self) -> Option<Gap> {
-        self.gaps.pop_front()
+        self.gaps.take()
     }
 
     /// The hub.

@@ -39,7 +39,9 @@ pub enum BuildError {
     Other(#[from] EventHubsError),
 }
 
-/// A hub elsewhere: one connection for all that is done with it, made when it is first needed. Clones share it.
+/// A hub elsewhere: one connection for all that is done with it, made when it is first needed, and further ones where readers
+/// and producers have more than 1,000 links. Clones share them. Connections run on threads of their own, so a client may be
+/// used from several runtimes, and none of them has to outlive the others.
 #[derive(Clone, Debug)]
 pub struct EventHubs {
     client: Client,

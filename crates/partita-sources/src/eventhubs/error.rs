@@ -9,6 +9,8 @@ use partita_core::source::{SourceError, SourceErrorKind};
 
 const ARGUMENT_ERROR: &str = "com.microsoft:argument-error";
 const SERVER_BUSY: &str = "com.microsoft:server-busy";
+/// Never leaves this crate.
+const NO_ROOM: &str = "partita:no-room";
 const OUT_OF_RANGE: &str = "com.microsoft:argument-out-of-range";
 const ENTITY_DISABLED: &str = "com.microsoft:entity-disabled";
 const PRODUCER_STOLEN: &str = "com.microsoft:producer-epoch-stolen";
@@ -65,6 +67,16 @@ impl EventHubsError {
         };
         let text = format!("{what}: {description} (status {code})");
         Self { kind, condition: condition.map(Arc::from), text: text.into(), uncertain: false }
+    }
+
+    /// A connection that takes no more links: there may be others.
+    pub(crate) fn no_room() -> Self {
+        let condition = Some(Arc::from(NO_ROOM));
+        Self { condition, ..Self::retriable("the connection takes no more links") }
+    }
+
+    pub(crate) fn is_no_room(&self) -> bool {
+        self.condition() == Some(NO_ROOM)
     }
 
     /// What the network said.

@@ -3,7 +3,7 @@
 use futures_util::future::BoxFuture;
 use partita_amqp::event::{last_enqueued, received};
 use partita_core::model::{Event, LastEnqueued, PartitionId, Position, SequenceNumber};
-use partita_core::source::{Gap, GapCause, PartitionReader, SourceError};
+use partita_core::source::{Gap, GapCause, Gaps, PartitionReader, SourceError};
 
 use super::EventHubsError;
 use super::client::{Batch, ReaderEnd};
@@ -15,28 +15,57 @@ pub(super) struct Reader {
     partition: PartitionId,
     batch: std::vec::IntoIter<bytes::Bytes>,
     last_enqueued: Option<LastEnqueued>,
-    last: Option<SequenceNumber>,
-    /// Where it was to start, until the first event shows where it did.
-    from: Option<Position>,
-    gap: Option<Gap>,
+    place: Place,
 }
 
-/// What lies between where a reader was to start and the first event that it got. A hub does not say that it starts later.
-fn gap(from: Position, first: SequenceNumber) -> Option<Gap> {
-    let Position::Sequence { sequence, inclusive } = &from else { return None };
-    let next = sequence.0.saturating_add(i64::from(!inclusive));
-    (first.0 > next.max(0)).then_some(Gap { from, next: first, cause: GapCause::Retention })
+/// Where the reader is in its partition, by the numbers of the events. A hub does not say that it passes over events that it
+/// no longer has; the numbers do, because those of a partition follow one another.
+#[derive(Debug)]
+struct Place {
+    /// The number that is to come next. Not known before the first event where the start was no number.
+    next: Option<i64>,
+    gaps: Gaps,
+}
+
+impl Place {
+    fn new(from: &Position) -> Self {
+        let next = match from {
+            // No event has a number below 0.
+            Position::Sequence { sequence, inclusive } => {
+                Some(sequence.0.saturating_add(i64::from(!inclusive)).max(0))
+            }
+            Position::Earliest | Position::Latest | Position::Offset { .. } | Position::Time(_) => None,
+        };
+        Self { next, gaps: Gaps::new() }
+    }
+
+    /// Takes the number of the event that came.
+    #[inline]
+    fn came(&mut self, sequence: SequenceNumber) {
+        if self.next != Some(sequence.0) {
+            self.jumped(sequence);
+        }
+        self.next = Some(sequence.0.saturating_add(1));
+    }
+
+    #[cold]
+    fn jumped(&mut self, sequence: SequenceNumber) {
+        if let Some(next) = self.next.filter(|next| *next < sequence.0) {
+            let from = Position::at_sequence(SequenceNumber(next));
+            self.gaps.push(Gap { from, next: sequence, cause: GapCause::Unknown });
+        }
+    }
 }
 
 impl Reader {
     pub(super) fn new(
         link: ReaderEnd,
         partition: PartitionId,
-        from: Position,
+        from: &Position,
         last_enqueued: Option<LastEnqueued>,
     ) -> Self {
         let batch = Batch::new().into_iter();
-        Self { link, partition, batch, last_enqueued, last: None, from: Some(from), gap: None }
+        Self { link, partition, batch, last_enqueued, place: Place::new(from) }
     }
 
     /// Decodes up to `events_max` events of the batch at hand.
@@ -57,23 +86,16 @@ impl Reader {
                 self.last_enqueued = Some(end);
             }
             let event = received(&payload).map_err(|error| {
-                let after =
-                    self.last.map_or("the first one read".into(), |last| format!("the one after {last}"));
+                let which = match self.place.next {
+                    Some(next) => format!("expected to be number {next}"),
+                    None => "the first one read".to_owned(),
+                };
                 EventHubsError::fatal(format!(
-                    "an event of partition {}, {after}, cannot be read: {error}",
+                    "an event of partition {}, {which}, cannot be read: {error}",
                     self.partition
                 ))
             })?;
-            if let Some(from) = self.from.take() {
-                self.gap = gap(from, event.sequence_number());
-            }
-            // Numbers have no holes, unless the hub passed over events: overtaken by retention, or lost and given up.
-            if let Some(last) = self.last.filter(|last| event.sequence_number().0 > last.0.saturating_add(1))
-            {
-                let next = event.sequence_number();
-                self.gap = Some(Gap { from: Position::after_sequence(last), next, cause: GapCause::Unknown });
-            }
-            self.last = Some(event.sequence_number());
+            self.place.came(event.sequence_number());
             out.push(event);
         }
         self.link.taken(count as u64, bytes);
@@ -106,7 +128,7 @@ impl PartitionReader for Reader {
     }
 
     fn take_gap(&mut self) -> Option<Gap> {
-        self.gap.take()
+        self.place.gaps.take()
     }
 
     fn last_enqueued(&self) -> Option<LastEnqueued> {
@@ -116,19 +138,36 @@ impl PartitionReader for Reader {
 
 #[cfg(test)]
 mod tests {
+    use partita_core::model::{Offset, Timestamp};
+
     use super::*;
+
+    fn place(from: Position, numbers: &[i64]) -> Vec<std::ops::Range<i64>> {
+        let mut place = Place::new(&from);
+        numbers.iter().for_each(|number| place.came(SequenceNumber(*number)));
+        std::iter::from_fn(|| place.gaps.take()).filter_map(|gap| gap.range()).collect()
+    }
 
     #[test]
     fn a_reader_that_starts_later_than_asked_has_a_gap() {
-        let (seven, nine) = (SequenceNumber(7), SequenceNumber(9));
-        let after = Position::after_sequence(seven);
-        assert_eq!(
-            gap(after.clone(), nine),
-            Some(Gap { from: after.clone(), next: nine, cause: GapCause::Retention })
-        );
-        assert_eq!(gap(after, SequenceNumber(8)), None);
-        assert_eq!(gap(Position::at_sequence(seven), seven), None);
-        assert!(gap(Position::at_sequence(seven), SequenceNumber(8)).is_some());
-        assert_eq!(gap(Position::Earliest, nine), None);
+        let seven = SequenceNumber(7);
+        assert_eq!(place(Position::after_sequence(seven), &[9]), [8..9]);
+        assert_eq!(place(Position::after_sequence(seven), &[8]), []);
+        assert_eq!(place(Position::at_sequence(seven), &[7]), []);
+        assert_eq!(place(Position::at_sequence(seven), &[8]), [7..8]);
+        assert_eq!(place(Position::after_sequence(SequenceNumber(-2)), &[0]), []);
+        assert_eq!(place(Position::Earliest, &[9]), []);
+    }
+
+    #[test]
+    fn every_gap_between_two_events_is_told_whatever_the_start() {
+        for from in [
+            Position::Earliest,
+            Position::at_sequence(SequenceNumber(198)),
+            Position::at_offset(Offset::number(4_711)),
+            Position::Time(Timestamp(5)),
+        ] {
+            assert_eq!(place(from, &[198, 199, 56_328, 56_329, 56_331]), [200..56_328, 56_330..56_331]);
+        }
     }
 }

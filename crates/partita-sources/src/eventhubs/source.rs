@@ -18,8 +18,12 @@ const RUNTIME_METRIC: &str = "com.microsoft:enable-receiver-runtime-metric";
 
 /// Reads a hub over AMQP: Azure Event Hubs, the official emulator, or Partita's own hub.
 ///
-/// All readers share one connection. When it is lost they fail, all of them, as something that trying again helps against;
+/// Readers share a connection, a thousand of them each. When it is lost they fail, all of them, as something that trying again helps against;
 /// whoever opens the next reader connects again. "Latest" is the end of the partition when the reader is opened.
+///
+/// The service passes over events that it no longer has without a word. The numbers of a partition's events follow one
+/// another, so a reader finds every gap by them and tells it. Only at a start by offset or time is there no number to compare
+/// with. A hub with log compaction leaves numbers out on purpose: each of these is told as a gap, too.
 ///
 /// The body of an event shares memory with the events that it arrived with, at most 256 KiB: copy what is kept for long.
 #[derive(Clone, Debug)]
@@ -70,7 +74,7 @@ impl EventSource for EventHubsSource {
             // with: so that both together hold no more than twice as much.
             let queue = (request.prefetch_events, request.prefetch_bytes / 2);
             let link = self.client.receive(attach(self.client.config().hub.as_str(), &request, &from), queue);
-            let reader = Reader::new(link.await?, request.partition, from, end);
+            let reader = Reader::new(link.await?, request.partition, &from, end);
             Ok(Box::new(reader) as Box<dyn PartitionReader>)
         })
     }

@@ -9,10 +9,13 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use partita_core::model::{ConsumerGroup, Event, EventBuilder, HubName, PartitionId, Position};
+use partita_core::model::{
+    ConsumerGroup, Event, EventBuilder, HubName, PartitionId, Position, SequenceNumber,
+};
 use partita_core::source::{EventSource, PartitionReader, ReadRequest};
 use partita_hub::broker::{Broker, Hub, HubOptions, Route};
 use partita_hub::listener::transport::Transport;
+use partita_hub::log::{OsDisk, Retention, Settings};
 use partita_hub::producer::Producer;
 use partita_hub::server::{Server, ServerOptions};
 use partita_sources::eventhubs::{ConnectionString, EventHubs, EventHubsBuilder};
@@ -43,6 +46,41 @@ impl Served {
         Self::start(dir, partitions, listener, options, Transport::Plain)
     }
 
+    /// With segments and a memory so small that retention can remove what was written a moment ago.
+    pub(crate) async fn small(partitions: u32) -> Self {
+        let dir = tempfile::tempdir().expect("dir");
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let settings = Settings {
+            segment_bytes_first: 512 << 10,
+            segment_bytes_max: 512 << 10,
+            batch_bytes_max: 256 << 10,
+            group_bytes_max: 256 << 10,
+            tail_bytes_max: 1,
+            ..Settings::new(1)
+        };
+        let opened = Broker::open_with(Arc::new(OsDisk), dir.path().join("data"), settings);
+        Self::serve(
+            dir,
+            opened.expect("opens").0,
+            partitions,
+            listener,
+            ServerOptions::default(),
+            Transport::Plain,
+        )
+    }
+
+    /// Removes the events before this one by retention, for which others are appended.
+    pub(crate) async fn remove_before(&self, partition: u32, before: SequenceNumber) {
+        let kept = self.hub.retention();
+        self.hub.set_retention(Retention { bytes_max: Some(1 << 20), ..kept }).expect("set");
+        let began = tokio::time::Instant::now();
+        while self.hub.partition(partition).expect("there").first_seq.cast_signed() < before.0 {
+            assert!(began.elapsed() < PATIENCE, "retention took too little");
+            self.append(partition, [Event::builder(vec![7; 50_000])]).await;
+        }
+        self.hub.set_retention(kept).expect("set");
+    }
+
     /// Over another transport than plain TCP.
     pub(crate) async fn over(partitions: u32, transport: Transport) -> Self {
         Self::of(partitions, ServerOptions::default(), transport).await
@@ -62,6 +100,17 @@ impl Served {
         transport: Transport,
     ) -> Self {
         let (broker, _) = Broker::open(dir.path().join("data")).expect("opens");
+        Self::serve(dir, broker, partitions, listener, options, transport)
+    }
+
+    fn serve(
+        dir: tempfile::TempDir,
+        broker: Broker,
+        partitions: u32,
+        listener: TcpListener,
+        options: ServerOptions,
+        transport: Transport,
+    ) -> Self {
         let hub = broker.hub(HUB).unwrap_or_else(|| {
             let options = HubOptions { partitions, ..HubOptions::default() };
             let hub = broker.create_hub(&HubName::new(HUB), options).expect("made");

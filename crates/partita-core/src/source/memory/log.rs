@@ -35,6 +35,8 @@ pub(super) struct Log {
     chunks_gone: usize,
     tail: Vec<Event>,
     first: i64,
+    /// The offset of the event before that one, which was trimmed away.
+    gone_offset: Option<u64>,
     end: i64,
     end_offset: u64,
     enqueued_last: Timestamp,
@@ -64,7 +66,11 @@ impl Log {
 
     /// Takes away the events before `sequence`.
     pub(super) fn trim(&mut self, sequence: i64) {
-        self.first = sequence.clamp(self.first, self.end);
+        let first = sequence.clamp(self.first, self.end);
+        if first > self.first {
+            self.gone_offset = self.event(first - 1).offset().as_number();
+        }
+        self.first = first;
         while self.full.front().is_some_and(|chunk| chunk[CHUNK_EVENTS - 1].sequence_number().0 < self.first)
         {
             self.full.pop_front();
@@ -98,6 +104,13 @@ impl Log {
                 })))
             }
         }
+    }
+
+    /// The oldest event, if `position` is an offset of an event that was trimmed away.
+    pub(super) fn trimmed_offset(&self, position: &Position) -> Option<SequenceNumber> {
+        let Position::Offset { offset, inclusive } = position else { return None };
+        let wanted = offset.as_number()?.saturating_add(u64::from(!inclusive));
+        self.gone_offset.is_some_and(|gone| wanted <= gone).then_some(SequenceNumber(self.first))
     }
 
     /// The events at `cursor` that are together in memory; moves it to the first of them.

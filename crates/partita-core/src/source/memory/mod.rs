@@ -13,7 +13,7 @@ use futures_util::future::BoxFuture;
 
 use self::log::{CHUNK_EVENTS, Cursor};
 use self::partition::{Attachment, Partition};
-use super::{EventSource, HubDescription, PartitionReader, ReadRequest, SourceError, SourceErrorKind};
+use super::{EventSource, Gap, HubDescription, PartitionReader, ReadRequest, SourceError, SourceErrorKind};
 use crate::model::{
     Event, EventBuilder, HubName, LastEnqueued, Namespace, PartitionId, SequenceNumber, StreamId,
     StreamPosition, Timestamp,
@@ -22,7 +22,7 @@ use crate::model::{
 /// A hub in memory. Clones are the same hub; [`MemoryHub::source`] is what a processor reads from.
 ///
 /// It behaves as Event Hubs does: sequence numbers count from 0, an offset is the byte position in the partition,
-/// times never go back, a position before the oldest event reads from the oldest, and a reader with an owner level
+/// times never go back, a position before the oldest event reads from the oldest (and the reader tells the gap), and a reader with an owner level
 /// evicts those of an equal or lower one and those without.
 ///
 /// Methods that take a partition panic if the hub has no such partition.
@@ -211,6 +211,10 @@ impl PartitionReader for MemoryReader {
         out: &'a mut Vec<Event>,
     ) -> BoxFuture<'a, Result<(), SourceError>> {
         Box::pin(self.attachment.read(events_max, out))
+    }
+
+    fn take_gap(&mut self) -> Option<Gap> {
+        self.attachment.take_gap()
     }
 
     fn last_enqueued(&self) -> Option<LastEnqueued> {

@@ -6,9 +6,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
-use super::super::{ReadRequest, SourceError, SourceErrorKind};
+use super::super::{Gap, GapCause, Gaps, ReadRequest, SourceError, SourceErrorKind};
 use super::log::{Cursor, Log, Run};
-use crate::model::{ConsumerGroup, Epoch, Event, EventBuilder, LastEnqueued, StreamPosition, Timestamp};
+use crate::model::{
+    ConsumerGroup, Epoch, Event, EventBuilder, LastEnqueued, Position, SequenceNumber, StreamPosition,
+    Timestamp,
+};
 
 #[derive(Debug, Default)]
 pub(super) struct Partition {
@@ -121,6 +124,10 @@ impl Partition {
             .log
             .locate(&request.from)
             .map_err(|why| SourceError::new(SourceErrorKind::PositionGone, why))?;
+        let mut gaps = Gaps::new();
+        if let Some(next) = state.log.trimmed_offset(&request.from) {
+            gaps.push(Gap { from: request.from.clone(), next, cause: GapCause::Retention });
+        }
         if let Some(level) = request.owner_level {
             for rival in state.readers.values_mut() {
                 if rival.ended.is_none() && rival.group == request.group {
@@ -140,7 +147,7 @@ impl Partition {
         state.readers.insert(id, attached);
         drop(state);
         self.news.notify_waiters();
-        Ok(Attachment { partition: Arc::clone(self), id, cursor })
+        Ok(Attachment { partition: Arc::clone(self), id, cursor, gaps })
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -170,6 +177,7 @@ pub(super) struct Attachment {
     partition: Arc<Partition>,
     id: u64,
     cursor: Cursor,
+    gaps: Gaps,
 }
 
 impl Attachment {
@@ -180,12 +188,23 @@ impl Attachment {
         loop {
             // Made before the log is looked at, so an event that comes between the two wakes it.
             let news = self.partition.news.notified();
+            let (wanted, had) = (self.cursor.clone(), out.len());
             let taken = self.partition.take(self.id, &mut self.cursor, events_max, out)?;
+            if let (Cursor::At(wanted), Some(first)) = (wanted, out.get(had))
+                && wanted < first.sequence_number().0
+            {
+                let from = Position::at_sequence(SequenceNumber(wanted));
+                self.gaps.push(Gap { from, next: first.sequence_number(), cause: GapCause::Retention });
+            }
             if taken > 0 || events_max == 0 {
                 return Ok(());
             }
             news.await;
         }
+    }
+
+    pub(super) fn take_gap(&mut self) -> Option<Gap> {
+        self.gaps.take()
     }
 
     pub(super) fn last_enqueued(&self) -> LastEnqueued {

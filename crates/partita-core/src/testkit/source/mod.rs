@@ -1,6 +1,7 @@
 //! What an [`EventSource`] must do.
 
 mod exclusive;
+mod gaps;
 mod reading;
 mod stream;
 mod waiting;
@@ -9,7 +10,7 @@ use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 
-use crate::model::{Body, ConsumerGroup, EventBuilder, PartitionId};
+use crate::model::{Body, ConsumerGroup, EventBuilder, PartitionId, SequenceNumber};
 use crate::source::{EventSource, MemoryHub};
 
 /// What the suite needs of a source under test: a hub with at least two partitions to which nobody else writes, and
@@ -20,6 +21,17 @@ pub trait SourceHarness: Send + Sync {
 
     /// Appends events to a partition, in order, and waits until they are readable.
     fn append<'a>(&'a self, partition: &'a PartitionId, events: Vec<EventBuilder>) -> BoxFuture<'a, ()>;
+
+    /// Removes the events of a partition that are older than `before`, at least, as retention does; other events may be
+    /// appended for that. False if this hub cannot be made to: then nobody checks that gaps are told.
+    fn remove_before<'a>(
+        &'a self,
+        partition: &'a PartitionId,
+        before: SequenceNumber,
+    ) -> BoxFuture<'a, bool> {
+        let _ = (partition, before);
+        Box::pin(async { false })
+    }
 
     /// Two consumer groups of the hub.
     fn groups(&self) -> [ConsumerGroup; 2] {
@@ -51,6 +63,17 @@ impl SourceHarness for MemoryHub {
     fn append<'a>(&'a self, partition: &'a PartitionId, events: Vec<EventBuilder>) -> BoxFuture<'a, ()> {
         Box::pin(async move {
             self.append_all(partition, events);
+        })
+    }
+
+    fn remove_before<'a>(
+        &'a self,
+        partition: &'a PartitionId,
+        before: SequenceNumber,
+    ) -> BoxFuture<'a, bool> {
+        Box::pin(async move {
+            self.trim(partition, before);
+            true
         })
     }
 }
@@ -98,6 +121,11 @@ macro_rules! __source_properties {
                 bodies_and_properties_survive
                 unknown_partition_is_fatal
                 position_past_the_end_is_told
+            }
+            gaps {
+                gap_at_the_start_is_told
+                gap_in_the_middle_is_told
+                several_gaps_are_told_one_by_one
             }
             waiting {
                 latest_sees_only_new_events

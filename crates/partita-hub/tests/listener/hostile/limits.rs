@@ -59,12 +59,12 @@ async fn as_many_channels_as_the_client_can_count_and_no_more() {
     assert_eq!(&*raw.closed().await.expect("a reason").condition, "amqp:resource-limit-exceeded");
     // With all of them it may begin what we said we take.
     let mut raw = Raw::open(&hosted, Open { channel_max: u16::MAX, ..Open::new("raw") }).await;
-    let all: Vec<u8> = (0..1_024).flat_map(|channel| encoded(channel, begin(), &[])).collect();
+    let all: Vec<u8> = (0..4_096).flat_map(|channel| encoded(channel, begin(), &[])).collect();
     raw.say(&all).await;
-    for _ in 0..1_024 {
+    for _ in 0..4_096 {
         let (_, Performative::Begin(_), _) = raw.frame().await else { panic!("no begin came") };
     }
-    raw.tell(1_024, begin()).await;
+    raw.tell(4_096, begin()).await;
     assert_eq!(&*raw.closed().await.expect("a reason").condition, "amqp:connection:framing-error");
     still_served(&hosted).await;
 }

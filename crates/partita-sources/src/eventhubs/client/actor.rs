@@ -140,28 +140,28 @@ impl Links {
 
     fn command(&mut self, command: Command, connection: &mut Connection) {
         match command {
-            Command::Receive { attach, queue, reply } => {
+            Command::Receive { attach, queue, room, reply } => {
                 let what = format!("the receiver {}", attach.address().unwrap_or_default());
                 match self.attach(attach, connection) {
                     Some((session, link)) => {
-                        let receiver = Receiver::new(session, what, queue, self.wake.clone(), reply);
+                        let receiver = Receiver::new(session, what, queue, self.wake.clone(), room, reply);
                         receiver.renew_credit(link, connection);
                         self.receivers.insert(link, receiver);
                     }
                     None => {
-                        let _ = reply.send(Err(full()));
+                        let _ = reply.send(Err(EventHubsError::no_room()));
                     }
                 }
             }
-            Command::Produce { attach, commands, reply } => {
+            Command::Produce { attach, commands, room, reply } => {
                 let what = format!("the sender {}", attach.address().unwrap_or_default());
                 match self.attach(attach, connection) {
                     Some((session, link)) => {
-                        let sender = Sender::new(session, what, self.wake.clone(), commands, reply);
+                        let sender = Sender::new(session, what, self.wake.clone(), commands, room, reply);
                         self.senders.insert(link, sender);
                     }
                     None => {
-                        let _ = reply.send(Err(full()));
+                        let _ = reply.send(Err(EventHubsError::no_room()));
                     }
                 }
             }
@@ -187,7 +187,9 @@ impl Links {
                 match known {
                     Some(node) => node.request(*message, reply, connection),
                     None => {
-                        let _ = reply.send(Err(full()));
+                        let _ = reply.send(Err(EventHubsError::retriable(
+                            "the connection has no session left for requests",
+                        )));
                     }
                 }
             }
@@ -353,8 +355,4 @@ impl Links {
             command.fail(error);
         }
     }
-}
-
-fn full() -> EventHubsError {
-    EventHubsError::retriable("the connection takes no more links")
 }

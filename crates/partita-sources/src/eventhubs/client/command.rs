@@ -7,6 +7,7 @@ use partita_amqp::performative::Attach;
 use tokio::sync::{mpsc, oneshot};
 
 use super::sender::SenderEnd;
+use super::slot::Room;
 use super::window::ReaderEnd;
 use crate::eventhubs::EventHubsError;
 
@@ -22,6 +23,7 @@ pub(super) enum Command {
         attach: Attach,
         /// How much of it may wait here, in events and in bytes.
         queue: (usize, usize),
+        room: Room,
         reply: Reply<ReaderEnd>,
     },
     /// Attach a link that sends.
@@ -30,6 +32,7 @@ pub(super) enum Command {
         attach: Attach,
         /// Where the producer's messages will come from.
         commands: mpsc::Sender<Command>,
+        room: Room,
         reply: Reply<SenderEnd>,
     },
     /// Send a message on a link and say what became of it.

@@ -11,7 +11,7 @@ use partita_core::model::Value;
 use super::command::{NodeName, Reply};
 use crate::eventhubs::EventHubsError;
 
-/// Requests that wait for their reply, on one node.
+/// Requests that wait for their reply, on one node; more than are ever made at once.
 const REQUESTS_MAX: usize = 256;
 
 /// Replies that the node may send ahead.

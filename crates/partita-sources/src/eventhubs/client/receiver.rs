@@ -9,6 +9,7 @@ use tokio::sync::{Notify, mpsc};
 
 use super::command::Reply;
 use super::credit::Credit;
+use super::slot::Room;
 use super::window::{Batch, ReaderEnd, Window};
 use crate::eventhubs::EventHubsError;
 
@@ -29,6 +30,8 @@ pub(super) struct Receiver {
     granted: Option<Box<Attach>>,
     window: Arc<Window>,
     batches: mpsc::Sender<Batch>,
+    /// Its place on the connection, until the hub has let it go.
+    _room: Room,
     credit: Credit,
     /// What arrived in this turn.
     batch: Batch,
@@ -44,6 +47,7 @@ impl Receiver {
         what: String,
         (events_max, bytes_max): (usize, usize),
         wake: Arc<Notify>,
+        room: Room,
         reply: Reply<ReaderEnd>,
     ) -> Self {
         // A batch has at least one event, so that batches are never more than events.
@@ -57,6 +61,7 @@ impl Receiver {
             granted: None,
             window,
             batches,
+            _room: room,
             credit: Credit::new(events_max, bytes_max),
             batch: Vec::new(),
             batch_bytes: 0,

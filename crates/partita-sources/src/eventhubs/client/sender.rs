@@ -11,6 +11,7 @@ use partita_core::source::SourceErrorKind;
 use tokio::sync::{Notify, mpsc, oneshot};
 
 use super::command::{Command, Reply};
+use super::slot::Room;
 use crate::eventhubs::EventHubsError;
 
 #[derive(Debug)]
@@ -69,6 +70,8 @@ pub(super) struct Sender {
     opening: Option<(mpsc::Sender<Command>, Reply<SenderEnd>)>,
     granted: Option<Box<Attach>>,
     gone: Arc<Gone>,
+    /// Its place on the connection, until the hub has let it go.
+    _room: Room,
     next_tag: u64,
     /// Not sent yet.
     waiting: VecDeque<Waiting>,
@@ -82,6 +85,7 @@ impl Sender {
         what: String,
         wake: Arc<Notify>,
         commands: mpsc::Sender<Command>,
+        room: Room,
         reply: Reply<SenderEnd>,
     ) -> Self {
         Self {
@@ -90,6 +94,7 @@ impl Sender {
             opening: Some((commands, reply)),
             granted: None,
             gone: Arc::new(Gone { gone: AtomicBool::new(false), wake }),
+            _room: room,
             next_tag: 0,
             waiting: VecDeque::new(),
             sent: VecDeque::new(),
