@@ -20,7 +20,7 @@ use partita_amqp::driver::{Driver, now};
 use partita_amqp::message::Message;
 use partita_amqp::performative::Attach;
 use partita_amqp::sasl;
-use partita_core::model::{HubName, Value};
+use partita_core::model::{HubName, Namespace, Value};
 use tokio::sync::{Mutex, Notify, mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -53,6 +53,9 @@ pub(crate) struct Config {
     pub(crate) path: Path,
     /// The host that the hub is known by, wherever we connect to.
     pub(crate) host: String,
+    /// What its checkpoints are kept under, and what they were kept under.
+    pub(crate) namespace: Namespace,
+    pub(crate) former_namespace: Option<Namespace>,
     pub(crate) hub: HubName,
     pub(crate) authorization: Authorization,
     /// What we call ourselves.
