@@ -144,6 +144,7 @@ async fn register(store: &SqliteStore, scope: &Scope, me: &Incarnation) -> Insta
         declines: Vec::new(),
         state: InstanceState::Live,
         beat: 0,
+        details: Default::default(),
     };
     applied(store.write_instance(scope, InstanceWrite::Register(record)).await.expect("an answer"))
 }
@@ -179,7 +180,7 @@ async fn advance(store: &SqliteStore, scope: &Scope, me: &Incarnation, partition
     let write = CheckpointWrite::Advance {
         partition: PartitionId::from(partition),
         epoch: Epoch(1),
-        last: StreamPosition { sequence: SequenceNumber(sequence), offset: Offset::number(0) },
+        last: StreamPosition::new(SequenceNumber(sequence), Offset::number(0)),
         stream: None,
         op: Op { by: me.clone(), number: 2 },
     };

@@ -59,11 +59,15 @@ pub(crate) struct ConnectionArgs {
 impl ConnectionArgs {
     /// A client of a hub. Nothing is connected yet.
     pub(crate) fn client(&self, hub: &str, command: &str) -> Result<EventHubs, Failure> {
-        self.client_and_host(hub, command).map(|(client, _)| client)
+        self.client_and_connection(hub, command).map(|(client, _)| client)
     }
 
-    /// The same, and the host that the hub is known by.
-    pub(crate) fn client_and_host(&self, hub: &str, command: &str) -> Result<(EventHubs, String), Failure> {
+    /// The same, and the connection string that says what the hub's records are kept under.
+    pub(crate) fn client_and_connection(
+        &self,
+        hub: &str,
+        command: &str,
+    ) -> Result<(EventHubs, ConnectionString), Failure> {
         // Not repeated: it holds a key.
         if is_connection_string(hub) {
             return Err(Failure::Usage(
@@ -104,7 +108,7 @@ impl ConnectionArgs {
             )),
             error => Failure::Usage(error.to_string()),
         })?;
-        Ok((client, string.host().to_owned()))
+        Ok((client, string))
     }
 
     fn string(&self) -> Result<(ConnectionString, String), Failure> {

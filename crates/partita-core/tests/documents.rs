@@ -423,6 +423,7 @@ async fn open_then_events_then_exactly_one_end() {
         declines: Vec::new(),
         state: InstanceState::Live,
         beat: 0,
+        details: Default::default(),
     };
     world.store.write_instance(&scope, InstanceWrite::Register(record)).await.unwrap();
     let view = world.store.view(&scope).await.unwrap();

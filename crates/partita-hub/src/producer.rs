@@ -82,9 +82,11 @@ impl Sent {
 
     /// The place of each event, in the order in which they were sent.
     pub fn positions(&self) -> impl Iterator<Item = StreamPosition> {
-        (self.placed.first_seq..).zip(self.batch.starts()).map(|(seq, start)| StreamPosition {
-            sequence: SequenceNumber(seq.cast_signed()),
-            offset: Offset::number(self.placed.first_offset + start),
+        (self.placed.first_seq..).zip(self.batch.starts()).map(|(seq, start)| {
+            StreamPosition::new(
+                SequenceNumber(seq.cast_signed()),
+                Offset::number(self.placed.first_offset + start),
+            )
         })
     }
 }

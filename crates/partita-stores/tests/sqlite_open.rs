@@ -5,6 +5,8 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use partita_core::model::{ConsumerGroup, HubName, Namespace, Scope, StreamId};
+use partita_core::store::{Adoption, CheckpointStore, Resume};
 use partita_stores::sqlite::{OpenError, SqliteStore};
 use rusqlite::Connection;
 
@@ -80,8 +82,75 @@ fn a_newer_schema_is_refused() {
     let other = Connection::open(directory.file()).unwrap();
     other.pragma_update(None, "user_version", 7).unwrap();
     drop(other);
-    let error = refused(&directory.file(), "its schema is version 7 and this program knows 1");
-    assert!(matches!(error, OpenError::NewerSchema { found: 7, known: 1, .. }));
+    let error = refused(&directory.file(), "its schema is version 7 and this program knows 2");
+    assert!(matches!(error, OpenError::NewerSchema { found: 7, known: 2, .. }));
+}
+
+/// All columns of all tables, as SQLite has them.
+fn columns(path: &Path) -> Vec<(String, String, String, bool, i64)> {
+    let db = Connection::open(path).unwrap();
+    let mut statement = db
+        .prepare(
+            "SELECT t.name, c.name, c.type, c.\"notnull\", c.pk FROM sqlite_schema t, pragma_table_info(t.name) c \
+             WHERE t.type = 'table' ORDER BY 1, 2",
+        )
+        .unwrap();
+    let rows =
+        statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?)));
+    rows.unwrap().collect::<Result<_, _>>().unwrap()
+}
+
+#[tokio::test]
+async fn a_database_of_the_first_version_is_upgraded_with_its_records_and_its_users_go_on() {
+    let directory = Directory::new();
+    let old = Connection::open(directory.file()).unwrap();
+    old.pragma_update(None, "journal_mode", "WAL").unwrap();
+    old.execute_batch(include_str!("sqlite-schema-1.sql")).unwrap();
+    old.pragma_update(None, "application_id", 0x5072_7461).unwrap();
+    old.pragma_update(None, "user_version", 1).unwrap();
+    let name = "old#00000000000000000000000000000001";
+    old.execute_batch(&format!(
+        "INSERT INTO scope VALUES (1, 'localhost', 'hub', '$default', 5, 1, 1, 0);
+         INSERT INTO instance VALUES (1, '{name}', 'h', 0, 5000, 0, '', 3, 2, 'another boot', 1, NULL, NULL);
+         INSERT INTO ownership VALUES (1, '0', '{name}', 4, NULL, 0, 'claimed', '{name}', 1, 3);
+         INSERT INTO checkpoint VALUES (1, '0', 4, 'handled', 41, '820', 'life', 7, '{name}', 2, 4);"
+    ))
+    .unwrap();
+
+    let store = SqliteStore::open(directory.file()).unwrap();
+    let scope = |namespace: &str| Scope {
+        namespace: Namespace::new(namespace),
+        hub: HubName::new("hub"),
+        group: ConsumerGroup::default(),
+    };
+    let held = store.checkpoints(&scope("localhost")).await.unwrap().remove(0);
+    let Some(Resume::After(last)) = &held.resume else { panic!("{held:?}") };
+    assert_eq!((last.sequence.0, last.enqueued_time, held.epoch.0, held.time.0), (41, None, 4, 7));
+    let seen = store.view(&scope("localhost")).await.unwrap().instances.remove(0);
+    assert_eq!((seen.record.beat, seen.record.details), (3, Default::default()));
+
+    // Who has it open goes on writing what it knows of.
+    let renewed = old.execute("UPDATE instance SET beat = 4, version = 6 WHERE scope = 1", []).unwrap();
+    assert_eq!(renewed, 1);
+    old.execute_batch(&format!(
+        "INSERT OR REPLACE INTO checkpoint (scope, partition, epoch, resume, number, \"offset\", stream, time, op_by, \
+         op_number, version) VALUES (1, '0', 4, 'handled', 42, '840', 'life', 8, '{name}', 3, 7)"
+    ))
+    .unwrap();
+    drop(old);
+
+    // Its owner is of another boot, so nobody lives under the name without a port.
+    let life = StreamId::new("life");
+    let adopted = store.adopt_scope(&scope("localhost"), &scope("localhost:7001"), Some(&life)).await;
+    assert_eq!(adopted.unwrap(), Adoption::Moved);
+    let held = store.checkpoints(&scope("localhost:7001")).await.unwrap().remove(0);
+    assert!(matches!(&held.resume, Some(Resume::After(last)) if last.sequence.0 == 42), "{held:?}");
+    drop(store);
+
+    let fresh = Directory::new();
+    drop(SqliteStore::open(fresh.file()).unwrap());
+    assert_eq!(columns(&directory.file()), columns(&fresh.file()), "both ways lead to the same schema");
+    drop(SqliteStore::open(directory.file()).expect("it stays as it is"));
 }
 
 #[test]

@@ -60,6 +60,6 @@ pub use partita_core::processor::shutdown_signal;
 pub use partita_core::processor::{
     Checkpoint, Hooks, Operation, Processor, ProcessorError, ProcessorHandle, Status,
 };
-pub use partita_core::pump::FailurePolicy;
+pub use partita_core::pump::{ChangedPast, FailurePolicy};
 pub use partita_core::source::{EventSource, MemoryHub, MemorySource};
 pub use partita_core::store::{CheckpointStore, MemoryStore};

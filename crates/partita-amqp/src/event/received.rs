@@ -96,7 +96,7 @@ pub fn last_enqueued(payload: &Bytes) -> Option<LastEnqueued> {
     }
     // An empty partition has the number -1.
     let position = match (sequence?, offset) {
-        (sequence @ 0.., Some(offset)) => Some(StreamPosition { sequence: SequenceNumber(sequence), offset }),
+        (sequence @ 0.., Some(offset)) => Some(StreamPosition::new(SequenceNumber(sequence), offset)),
         _ => None,
     };
     let enqueued_time = position.as_ref().and(time);
@@ -262,7 +262,7 @@ mod tests {
             ];
             last_enqueued(&encoded(&Message { delivery_annotations: Some(annotations), ..Message::new("x") }))
         };
-        let position = Some(StreamPosition { sequence: SequenceNumber(41), offset: Offset::number(900) });
+        let position = Some(StreamPosition::new(SequenceNumber(41), Offset::number(900)));
         let there = LastEnqueued { position, enqueued_time: Some(Timestamp(8)), retrieved: Timestamp(9) };
         assert_eq!(end(41, "900"), Some(there));
         let empty = LastEnqueued { position: None, enqueued_time: None, retrieved: Timestamp(9) };

@@ -61,8 +61,7 @@ mod tests {
     use super::*;
 
     fn partition(last: Option<i64>, is_empty: bool) -> PartitionProperties {
-        let position = last
-            .map(|n| StreamPosition { sequence: SequenceNumber(n), offset: Offset::number(n as u64 * 10) });
+        let position = last.map(|n| StreamPosition::new(SequenceNumber(n), Offset::number(n as u64 * 10)));
         let enqueued_time = last.map(|n| Timestamp(n * 1_000));
         let end = LastEnqueued { position, enqueued_time, retrieved: Timestamp(0) };
         PartitionProperties { partition: 0.into(), first: SequenceNumber(0), end, is_empty }

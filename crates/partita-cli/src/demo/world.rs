@@ -66,11 +66,13 @@ pub(crate) struct World {
 /// Where processes of this machine reach the hub.
 pub(crate) fn source(port: u16) -> Result<EventHubsSource, String> {
     let text = format!(
-        "Endpoint=sb://{HOST}:{port};SharedAccessKeyName=RootManageSharedAccessKey;SharedAccessKey=SAS_KEY_VALUE;\
+        "Endpoint=sb://{HOST};SharedAccessKeyName=RootManageSharedAccessKey;SharedAccessKey=SAS_KEY_VALUE;\
          UseDevelopmentEmulator=true;EntityPath={HUB}"
     );
     let connection: ConnectionString = text.parse().map_err(|error| format!("{error}"))?;
-    let client = EventHubs::new(&connection).map_err(|error| error.to_string())?;
+    // The port is another one at every run, so it must be no part of the name.
+    let builder = EventHubs::builder(&connection).endpoint(format!("amqp://{HOST}:{port}"));
+    let client = builder.build().map_err(|error| error.to_string())?;
     Ok(client.source())
 }
 

@@ -7,7 +7,7 @@ use partita_core::store::{MoveRecord, Resume};
 use serde_json::{Value, json};
 
 use super::lag::{Behind, is_void};
-use super::{Group, state};
+use super::{Group, since, state};
 
 fn id(incarnation: Option<&Incarnation>) -> Value {
     incarnation.map_or(Value::Null, |incarnation| json!(incarnation.id().as_str()))
@@ -34,6 +34,7 @@ pub(super) fn group(group: &Group) -> Value {
                 "owned_partitions": owned,
                 "heartbeat_age_seconds": seconds(seen.age),
                 "ttl_seconds": seconds(record.ttl),
+                "initial_position": record.details.initial_position.as_ref().map(ToString::to_string),
             })
         })
         .collect();
@@ -74,6 +75,16 @@ fn partition(group: &Group, partition: &PartitionId) -> Value {
         Some(Behind::AtLeast(time)) => (Value::Null, seconds(time)),
         Some(Behind::Unknown) | None => (Value::Null, Value::Null),
     };
+    let failing = group.failing(partition).map(|failing| {
+        json!({
+            "since": failing.since.to_string(),
+            "attempts": failing.attempts,
+            "retry_at": failing.retry_at.to_string(),
+            "retry_in_seconds": seconds(since(group.time, failing.retry_at)),
+            "sequence": failing.sequence.map(|sequence| sequence.0),
+            "error": &*failing.error,
+        })
+    });
     let last = end.and_then(|end| end.properties.end.position.as_ref());
     json!({
         "id": partition.as_str(),
@@ -87,6 +98,7 @@ fn partition(group: &Group, partition: &PartitionId) -> Value {
         "lag_events": group.lag(partition),
         "lag_seconds": exact,
         "lag_seconds_min": least,
+        "failing": failing,
     })
 }
 

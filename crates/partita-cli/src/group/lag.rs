@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use partita_core::model::{Position, StreamId, Timestamp};
-use partita_core::store::{CheckpointRecord, Resume};
+use partita_core::model::{Position, SequenceNumber, StreamId, Timestamp};
+use partita_core::store::CheckpointRecord;
 use partita_sources::eventhubs::PartitionProperties;
 
 use super::since;
@@ -22,10 +22,24 @@ pub(super) fn is_void(checkpoint: &CheckpointRecord, stream: Option<&StreamId>) 
     matches!((&checkpoint.stream, stream), (Some(own), Some(hubs)) if own != hubs)
 }
 
-/// How many events there are after the checkpoint; none if nobody can say where a processor would start.
-pub(super) fn lag(
+/// Where a processor would go on: after the checkpoint, or where partitions without one start.
+pub(super) fn start(
     checkpoint: Option<&CheckpointRecord>,
+    initial: Option<&Position>,
     stream: Option<&StreamId>,
+) -> Position {
+    match checkpoint.and_then(|record| Some((record, record.resume.as_ref()?))) {
+        Some((record, _)) if is_void(record, stream) => Position::Earliest,
+        Some((_, resume)) => resume.position(),
+        None => initial.cloned().unwrap_or_default(),
+    }
+}
+
+/// How many events a processor that goes on at `start` has before it. `found` is the first of them, if it was looked at; without
+/// it nobody can say how many come after a time or an offset.
+pub(super) fn lag(
+    start: &Position,
+    found: Option<SequenceNumber>,
     partition: &PartitionProperties,
 ) -> Option<u64> {
     let last = partition.end.position.as_ref().map_or(-1, |position| position.sequence.0);
@@ -33,27 +47,13 @@ pub(super) fn lag(
     if held == 0 {
         return Some(0);
     }
-    let checkpoint = checkpoint?;
-    let after = match checkpoint.resume.as_ref()? {
-        _ if is_void(checkpoint, stream) => held,
-        Resume::After(position) => last - position.sequence.0,
-        Resume::At(Position::Sequence { sequence, inclusive }) => last - sequence.0 + i64::from(*inclusive),
-        Resume::At(Position::Earliest) => held,
-        Resume::At(_) => return None,
+    let after = match start {
+        Position::Earliest => held,
+        Position::Latest => 0,
+        Position::Sequence { sequence, inclusive } => last - sequence.0 + i64::from(*inclusive),
+        Position::Time(_) | Position::Offset { .. } => last - found?.0 + 1,
     };
     u64::try_from(after.clamp(0, held.max(0))).ok()
-}
-
-/// Where the first event after the checkpoint is.
-pub(super) fn next_event(
-    checkpoint: Option<&CheckpointRecord>,
-    stream: Option<&StreamId>,
-) -> Option<Position> {
-    let checkpoint = checkpoint?;
-    match checkpoint.resume.as_ref()? {
-        _ if is_void(checkpoint, stream) => Some(Position::Earliest),
-        resume => Some(resume.position()),
-    }
 }
 
 /// How long the first event after the checkpoint has waited; `enqueued` is when it came, if it could be read, and `last`
@@ -74,16 +74,13 @@ pub(super) fn behind(
 
 #[cfg(test)]
 mod tests {
-    use partita_core::model::{
-        Epoch, Incarnation, InstanceId, LastEnqueued, Offset, SequenceNumber, StreamPosition,
-    };
-    use partita_core::store::{Op, Version};
+    use partita_core::model::{Epoch, Incarnation, InstanceId, LastEnqueued, Offset, StreamPosition};
+    use partita_core::store::{Op, Resume, Version};
 
     use super::*;
 
     fn partition(first: i64, last: i64) -> PartitionProperties {
-        let position =
-            (last >= 0).then(|| StreamPosition { sequence: SequenceNumber(last), offset: Offset::number(0) });
+        let position = (last >= 0).then(|| StreamPosition::new(SequenceNumber(last), Offset::number(0)));
         let end = LastEnqueued { position, enqueued_time: None, retrieved: Timestamp(0) };
         PartitionProperties { partition: 0.into(), first: SequenceNumber(first), end, is_empty: first > last }
     }
@@ -101,13 +98,15 @@ mod tests {
     }
 
     fn after(sequence: i64) -> Option<Resume> {
-        Some(Resume::After(StreamPosition { sequence: SequenceNumber(sequence), offset: Offset::number(0) }))
+        Some(Resume::After(StreamPosition::new(SequenceNumber(sequence), Offset::number(0))))
     }
 
     #[test]
     fn lag_is_what_comes_after_the_checkpoint() {
-        let of =
-            |record: &CheckpointRecord| lag(Some(record), Some(&StreamId::new("now")), &partition(10, 19));
+        let stream = StreamId::new("now");
+        let of = |record: &CheckpointRecord| {
+            lag(&start(Some(record), None, Some(&stream)), None, &partition(10, 19))
+        };
         assert_eq!(of(&checkpoint(after(19), None)), Some(0));
         assert_eq!(of(&checkpoint(after(15), Some("now"))), Some(4));
         assert_eq!(of(&checkpoint(after(2), None)), Some(10), "what retention removed is no lag");
@@ -118,11 +117,27 @@ mod tests {
             of(&checkpoint(Some(Resume::At(Position::at_sequence(SequenceNumber(18)))), None)),
             Some(2)
         );
-        assert_eq!(of(&checkpoint(Some(Resume::At(Position::Latest)), None)), None);
-        assert_eq!(of(&checkpoint(None, None)), None);
-        assert_eq!(lag(None, None, &partition(10, 19)), None);
-        assert_eq!(lag(None, None, &partition(0, -1)), Some(0), "nothing is behind where there is nothing");
-        assert_eq!(lag(Some(&checkpoint(after(3), None)), None, &partition(4, 3)), Some(0));
+        assert_eq!(of(&checkpoint(Some(Resume::At(Position::Latest)), None)), Some(0));
+        let record = checkpoint(after(3), None);
+        assert_eq!(lag(&start(Some(&record), None, None), None, &partition(4, 3)), Some(0));
+    }
+
+    #[test]
+    fn without_a_checkpoint_lag_is_counted_from_where_the_partition_would_start() {
+        let of = |initial: Option<&Position>, found: Option<i64>| {
+            let sealed = checkpoint(None, Some("now"));
+            let of =
+                |record| lag(&start(record, initial, None), found.map(SequenceNumber), &partition(10, 19));
+            assert_eq!(of(None), of(Some(&sealed)), "a seal is no checkpoint");
+            of(None)
+        };
+        assert_eq!(of(None, None), Some(10), "from the first event that is left");
+        assert_eq!(of(Some(&Position::Earliest), None), Some(10));
+        assert_eq!(of(Some(&Position::Latest), None), Some(0));
+        assert_eq!(of(Some(&Position::at_sequence(SequenceNumber(17))), None), Some(3));
+        assert_eq!(of(Some(&Position::Time(Timestamp(5))), Some(16)), Some(4));
+        assert_eq!(of(Some(&Position::Time(Timestamp(5))), None), None);
+        assert_eq!(lag(&start(None, None, None), None, &partition(0, -1)), Some(0), "there is nothing");
     }
 
     #[test]

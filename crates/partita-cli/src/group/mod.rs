@@ -16,17 +16,16 @@ use std::time::Duration;
 use clap::ValueEnum;
 use futures_util::future::join_all;
 use partita_core::model::{
-    ConsumerGroup, HubName, Incarnation, InstanceId, Namespace, PartitionId, Position, Scope, StreamId,
-    Timestamp,
+    ConsumerGroup, HubName, Incarnation, PartitionId, Position, Scope, SequenceNumber, StreamId, Timestamp,
 };
 use partita_core::source::{EventSource, ReadRequest};
 use partita_core::store::{
-    CheckpointRecord, CheckpointStore, GroupView, InstanceSeen, InstanceState, MoveRecord, Ownership,
-    StoreError,
+    CheckpointRecord, CheckpointStore, FailingPartition, GroupView, InstanceSeen, InstanceState, MoveRecord,
+    Ownership, StoreError,
 };
 use partita_sources::eventhubs::{EventHubs, PartitionProperties};
 
-use self::lag::{Behind, behind, lag, next_event};
+use self::lag::{Behind, behind, lag, start};
 pub(crate) use self::moves::{Args as MovesArgs, run as moves};
 pub(crate) use self::plan::{Args as PlanArgs, run as plan};
 pub(crate) use self::status::{Args as StatusArgs, run as status};
@@ -72,6 +71,8 @@ enum Form {
 /// Where a group's state is.
 struct Place {
     scope: Scope,
+    /// What the group was called by versions that left the port out.
+    former: Option<Scope>,
     store: Arc<dyn CheckpointStore>,
     client: EventHubs,
 }
@@ -79,32 +80,37 @@ struct Place {
 impl GroupArgs {
     /// Opens the store. The hub is not asked for anything yet.
     fn open(&self) -> Result<Place, Failure> {
-        let (client, host) = self.connection.client_and_host(&self.hub, "status")?;
+        let (client, connection) = self.connection.client_and_connection(&self.hub, "status")?;
         let scope = Scope {
-            namespace: Namespace::new(host),
+            namespace: connection.namespace(),
             hub: HubName::new(client.hub().as_str()),
             group: ConsumerGroup::new(&self.group),
         };
         let store: StoreUrl =
             self.store.parse().map_err(|said| Failure::Usage(format!("--store: {said}")))?;
-        Ok(Place { scope, store: store.open()?, client })
+        let former = connection.former_namespace().map(|namespace| Scope { namespace, ..scope.clone() });
+        Ok(Place { scope, former, store: store.open()?, client })
     }
 }
 
-/// A partition's end, and when what comes after the checkpoint was enqueued.
+/// A partition's end, how many events a processor has before it, and since when the first of them waits.
 #[derive(Clone, Debug)]
 struct End {
     properties: PartitionProperties,
+    lag: Option<u64>,
     behind: Behind,
 }
 
 /// All that is known of a group at one time.
 struct Group {
     scope: Scope,
+    /// What it is called now, if its records are under a former name.
+    renamed: Option<Scope>,
     time: Timestamp,
     view: GroupView,
     checkpoints: BTreeMap<PartitionId, CheckpointRecord>,
     moves: Vec<MoveRecord>,
+    /// Those that the hub has, or those of the records if it does not answer.
     partitions: Vec<PartitionId>,
     /// Which life of the hub's data it is, where the hub tells.
     stream: Option<StreamId>,
@@ -119,18 +125,36 @@ fn store_failed(error: StoreError) -> Failure {
 
 impl Place {
     async fn moves(&self) -> Result<Vec<MoveRecord>, Failure> {
-        self.store.moves(&self.scope).await.map_err(store_failed)
+        let moves = self.store.moves(&self.scope).await.map_err(store_failed)?;
+        match &self.former {
+            Some(former) if moves.is_empty() => self.store.moves(former).await.map_err(store_failed),
+            _ => Ok(moves),
+        }
+    }
+
+    /// The records of a scope, if there are any.
+    async fn records(&self, scope: &Scope) -> Result<Option<(GroupView, Vec<CheckpointRecord>)>, StoreError> {
+        let (view, checkpoints) = (self.store.view(scope).await?, self.store.checkpoints(scope).await?);
+        let is_empty = view.ownerships.is_empty() && view.instances.is_empty() && checkpoints.is_empty();
+        Ok((!is_empty).then_some((view, checkpoints)))
+    }
+
+    /// The group's records, and what it is called there.
+    async fn find(&self) -> Result<(Scope, GroupView, Vec<CheckpointRecord>), Failure> {
+        for scope in [Some(&self.scope), self.former.as_ref()].into_iter().flatten() {
+            if let Some((view, checkpoints)) = self.records(scope).await.map_err(store_failed)? {
+                return Ok((scope.clone(), view, checkpoints));
+            }
+        }
+        Err(self.unknown())
     }
 
     /// Looks at the store, and at the hub if it answers.
     async fn look(&self) -> Result<Group, Failure> {
-        let view = self.store.view(&self.scope).await.map_err(store_failed)?;
-        let checkpoints = self.store.checkpoints(&self.scope).await.map_err(store_failed)?;
-        if view.ownerships.is_empty() && view.instances.is_empty() && checkpoints.is_empty() {
-            return Err(self.unknown());
-        }
+        let (scope, view, checkpoints) = self.find().await?;
         let mut group = Group {
-            scope: self.scope.clone(),
+            renamed: (scope != self.scope).then(|| self.scope.clone()),
+            scope,
             time: Timestamp::now(),
             moves: self.moves().await?,
             partitions: view.ownerships.iter().map(|record| record.partition.clone()).collect(),
@@ -155,50 +179,53 @@ impl Place {
         let Scope { namespace, hub, group } = &self.scope;
         Failure::Missing(format!(
             "the store knows no group {group} of hub {hub} at {namespace}: processors must use this store, this group \
-             and the same host name in their connection string"
+             and the same host and port in their connection string"
         ))
     }
 
     async fn ask_hub(&self, group: &mut Group) -> Result<(), Failure> {
         let hub = self.client.properties().await?;
         group.stream = hub.stream;
-        group.partitions.extend(hub.partitions.iter().cloned());
+        // Records may be of partitions that a former hub had; those are nobody's.
+        group.partitions.clone_from(&hub.partitions);
         let found = join_all(hub.partitions.iter().map(|partition| self.client.partition(partition))).await;
         let mut ends = Vec::new();
         for properties in found {
             ends.push(properties?);
         }
-        let lagging = |properties: &PartitionProperties| {
-            lag(group.checkpoint(&properties.partition), group.stream.as_ref(), properties).unwrap_or(0) > 0
+        let initial = group.initial_position();
+        let start = |properties: &PartitionProperties| {
+            start(group.checkpoint(&properties.partition), initial, group.stream.as_ref())
         };
         let mut peeks = 0;
         let looked = join_all(ends.into_iter().map(|properties| {
-            let from = lagging(&properties).then(|| {
-                peeks += 1;
-                next_event(group.checkpoint(&properties.partition), group.stream.as_ref())
-            });
-            let from = from.flatten().filter(|_| peeks <= PEEKS_MAX);
-            self.peek(properties, from)
+            let start = start(&properties);
+            let lags = lag(&start, None, &properties) != Some(0);
+            peeks += usize::from(lags);
+            let from = (lags && peeks <= PEEKS_MAX).then(|| start.clone());
+            async move {
+                let (properties, first) = self.peek(properties, from).await;
+                (properties, start, first)
+            }
         }))
         .await;
         let (time, mut found) = (group.time, BTreeMap::new());
-        for (properties, enqueued) in looked {
-            let partition = properties.partition.clone();
-            let lag = lag(group.checkpoint(&partition), group.stream.as_ref(), &properties);
-            let behind = behind(lag, enqueued, properties.end.enqueued_time, time);
-            found.insert(partition, End { properties, behind });
+        for (properties, start, first) in looked {
+            let lag = lag(&start, first.map(|(sequence, _)| sequence), &properties);
+            let behind = behind(lag, first.map(|(_, time)| time), properties.end.enqueued_time, time);
+            found.insert(properties.partition.clone(), End { properties, lag, behind });
         }
         group.ends = found;
         Ok(())
     }
 
-    /// When the event at a position was enqueued, if it can be read: processors that read for themselves shut others out
+    /// The event at a position and when it was enqueued, if it can be read: processors that read for themselves shut others out
     /// of their group, so it is looked at in the hub's default group.
     async fn peek(
         &self,
         properties: PartitionProperties,
         from: Option<Position>,
-    ) -> (PartitionProperties, Option<Timestamp>) {
+    ) -> (PartitionProperties, Option<(SequenceNumber, Timestamp)>) {
         let Some(from) = from else { return (properties, None) };
         let request = ReadRequest {
             group: ConsumerGroup::default(),
@@ -213,7 +240,7 @@ impl Place {
             let mut reader = self.client.source().open(request).await.ok()?;
             let mut events = Vec::new();
             reader.read(1, &mut events).await.ok()?;
-            events.first().map(partita_core::model::Event::enqueued_time)
+            events.first().map(|event| (event.sequence_number(), event.enqueued_time()))
         };
         let found = tokio::time::timeout(PEEK_TIME_MAX, read).await.unwrap_or(None);
         (properties, found)
@@ -229,10 +256,24 @@ impl Group {
         self.view.ownerships.iter().find(|record| record.partition == *partition)
     }
 
-    /// How many events are not covered by a partition's checkpoint.
+    /// How many events a partition's owner has before it.
     fn lag(&self, partition: &PartitionId) -> Option<u64> {
-        let end = self.ends.get(partition)?;
-        lag(self.checkpoint(partition), self.stream.as_ref(), &end.properties)
+        self.ends.get(partition)?.lag
+    }
+
+    /// Where partitions without a checkpoint start, as the instance says that started last.
+    fn initial_position(&self) -> Option<&Position> {
+        let told = self.view.instances.iter().filter(|seen| seen.record.details.initial_position.is_some());
+        let last = told.max_by_key(|seen| (is_live(seen), seen.record.started))?;
+        last.record.details.initial_position.as_ref()
+    }
+
+    /// What its owner says of a partition that it cannot get on with.
+    fn failing(&self, partition: &PartitionId) -> Option<&FailingPartition> {
+        let owner = self.ownership(partition)?.owner.as_ref()?;
+        let seen =
+            self.view.instances.iter().find(|seen| seen.record.incarnation == *owner && is_live(seen))?;
+        seen.record.details.failing.iter().find(|failing| failing.partition == *partition)
     }
 
     fn owned(&self, incarnation: &Incarnation) -> usize {
@@ -241,10 +282,10 @@ impl Group {
 
     /// How an instance is called in tables: by its name without most of the UUID, unless that is another's name, too.
     fn name(&self, incarnation: &Incarnation) -> String {
-        let short = short_id(incarnation.id());
+        let short = incarnation.id().short().to_owned();
         let is_same = |seen: &&InstanceSeen| {
             let other = &seen.record.incarnation;
-            other != incarnation && is_live(seen) && short_id(other.id()) == short
+            other != incarnation && is_live(seen) && other.id().short() == short
         };
         if self.view.instances.iter().any(|seen| is_same(&seen)) { incarnation.to_string() } else { short }
     }
@@ -262,18 +303,6 @@ fn state(seen: &InstanceSeen, owned: usize) -> &'static str {
         InstanceState::Live if seen.record.stopping => "stopping",
         InstanceState::Live if owned == 0 => "standby",
         InstanceState::Live => "live",
-    }
-}
-
-/// An id without all but the first part of a UUID at its end.
-fn short_id(id: &InstanceId) -> String {
-    let text = id.as_str();
-    let parts: Vec<&str> = text.rsplitn(6, '-').collect();
-    match parts.as_slice() {
-        [e, d, c, b, a, prefix] if [a, b, c, d, e].map(|part| part.len()) == [8, 4, 4, 4, 12] => {
-            format!("{prefix}-{a}")
-        }
-        _ => text.to_owned(),
     }
 }
 
@@ -295,16 +324,6 @@ fn since(time: Timestamp, now: Timestamp) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn ids_lose_most_of_their_uuid() {
-        let id = InstanceId::generate("my-host");
-        let short = short_id(&id);
-        assert_eq!(short.len(), "my-host-12345678".len());
-        assert!(id.as_str().starts_with(&short));
-        assert_eq!(short_id(&"plain".into()), "plain");
-        assert_eq!(short_id(&"a-b-c-d-e-f".into()), "a-b-c-d-e-f");
-    }
 
     #[test]
     fn spans_are_said_in_one_unit() {

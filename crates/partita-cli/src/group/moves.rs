@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use super::{Form, GroupArgs, json, short_id};
+use super::{Form, GroupArgs, json};
 use crate::Failure;
 use crate::connection::{HELP, runtime};
 use crate::output::Out;
@@ -69,7 +69,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, Failure> {
         return Ok(ExitCode::SUCCESS);
     }
     let name = |who: &Option<partita_core::model::Incarnation>| {
-        who.as_ref().map_or_else(|| "-".to_owned(), |incarnation| short_id(incarnation.id()))
+        who.as_ref().map_or_else(|| "-".to_owned(), |incarnation| incarnation.id().short().to_owned())
     };
     let rows = moves.iter().map(|one| {
         vec![

@@ -8,7 +8,7 @@ use partita_core::model::{Incarnation, InstanceId, PartitionId};
 use partita_core::store::{InstanceSeen, InstanceState};
 use serde_json::{Value, json};
 
-use super::{Form, Group, GroupArgs, is_live, short_id};
+use super::{Form, Group, GroupArgs, is_live};
 use crate::Failure;
 use crate::connection::{HELP, runtime};
 use crate::output::{Out, counted};
@@ -104,7 +104,7 @@ fn find_all(group: &Group, names: &[String]) -> Result<Vec<Incarnation>, Failure
         match matching.as_slice() {
             [one] => found.push((*one).clone()),
             [] => {
-                let known: Vec<String> = live().map(|incarnation| short_id(incarnation.id())).collect();
+                let known: Vec<&str> = live().map(|incarnation| incarnation.id().short()).collect();
                 let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
                 return Err(Failure::Missing(format!("no live instance is called {name}: there is {known}")));
             }

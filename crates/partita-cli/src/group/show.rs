@@ -1,7 +1,7 @@
 //! A group as tables, for people.
 
-use partita_core::model::Incarnation;
-use partita_core::store::{MoveRecord, Resume};
+use partita_core::model::{Incarnation, Timestamp};
+use partita_core::store::{FailingPartition, MoveRecord, Resume};
 
 use super::lag::{Behind, is_void};
 use super::{Group, glance, is_live, since, state};
@@ -10,6 +10,8 @@ use crate::table::{self, Column};
 
 /// How many moves a status ends with.
 const MOVES_SHOWN: usize = 5;
+/// How many failing partitions are told of before the tables.
+const FAILING_SHOWN: usize = 8;
 /// What a status is made of besides rows: titles, headers, and lines between.
 const FRAME_ROWS: usize = 7;
 /// How many of each are shown at least, if there are so many.
@@ -106,10 +108,32 @@ fn notes(group: &Group) -> Vec<String> {
     if let Some(error) = &group.hub_error {
         notes.push(format!("No lag: {error}"));
     }
+    if let Some(scope) = &group.renamed {
+        notes.push(format!(
+            "These records are of a version that left the port out: the next processor that starts moves them to {}.",
+            scope.namespace
+        ));
+    }
+    let failing: Vec<_> = group.partitions.iter().filter_map(|partition| group.failing(partition)).collect();
+    notes.extend(failing.iter().take(FAILING_SHOWN).map(|one| failing_line(one, group.time)));
+    if failing.len() > FAILING_SHOWN {
+        notes.push(format!("... and {} more partitions are failing", failing.len() - FAILING_SHOWN));
+    }
     if group.checkpoints.values().any(|record| is_void(record, group.stream.as_ref())) {
         notes.push("Checkpoints marked ! are of a hub that was reset: processors begin anew.".to_owned());
     }
     notes
+}
+
+fn failing_line(failing: &FailingPartition, now: Timestamp) -> String {
+    let FailingPartition { partition, since: first, attempts, retry_at, sequence, error } = failing;
+    let event = sequence.map(|sequence| format!("event {sequence}, ")).unwrap_or_default();
+    let next = match since(now, *retry_at) {
+        wait if wait.is_zero() => "retrying now".to_owned(),
+        wait => format!("retrying in {}", glance(wait)),
+    };
+    let since = glance(since(*first, now));
+    format!("Partition {partition} has been failing for {since}: {event}attempt {attempts}, {next}: {error}")
 }
 
 fn partition_row(group: &Group, partition: &partita_core::model::PartitionId) -> Vec<String> {

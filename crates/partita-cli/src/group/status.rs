@@ -12,11 +12,16 @@ use crate::units::parse_time;
 use crate::{Failure, interrupt};
 
 const MEANING: &str = "\
-CHECKPOINT is the last event handled, AGE how long ago it was written. LAG counts the
-events after it; BEHIND is how long the first of them has been waiting. It is looked
+CHECKPOINT is the last event handled, AGE how long ago it was written, by whichever
+owner. LAG counts the events after it; without a checkpoint, those from where the
+processors start such a partition, or from the first one that the hub still has.
+BEHIND is how long the first of them has been waiting. It is looked
 up in the consumer group $Default; where processors read that one for themselves, it
 is a lower bound, with a >. Events that were handled and not yet checkpointed count as
 lag: a busy processor that checkpoints every second is about a second behind.
+
+A partition whose owner tries the same thing again and again is told of above the
+tables: since when, at which event, when it is tried next, and why it fails.
 
 An instance is live, standby (it owns nothing), stopping, silent (no heartbeat for
 its ttl) or dead. If the hub does not answer, all but the lag is shown.

@@ -126,8 +126,7 @@ mod tests {
     #[test]
     fn numbers_are_known_if_nobody_else_sent() {
         let end = |last: i64| LastEnqueued {
-            position: (last >= 0)
-                .then(|| StreamPosition { sequence: SequenceNumber(last), offset: Offset::number(0) }),
+            position: (last >= 0).then(|| StreamPosition::new(SequenceNumber(last), Offset::number(0))),
             enqueued_time: None,
             retrieved: Timestamp(0),
         };

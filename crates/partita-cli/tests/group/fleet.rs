@@ -5,7 +5,7 @@ use std::process::{Command, Output};
 
 use partita::eventhubs::{ConnectionString, EventHubs};
 use partita::sqlite::SqliteStore;
-use partita::{Checkpoint, Context, Event, Processor, ProcessorHandle};
+use partita::{Checkpoint, Context, Event, HandlerResult, Processor, ProcessorHandle};
 use serde_json::Value;
 use tokio::runtime::Runtime;
 
@@ -14,12 +14,19 @@ use crate::support::{Hub, partita, text, wait_for};
 /// A hub, a store, and what runs processors.
 pub(crate) struct Fleet {
     pub(crate) hub: Hub,
+    store: PathBuf,
     runtime: Runtime,
 }
 
 impl Fleet {
     pub(crate) fn new(hub: &str) -> Self {
-        Self { hub: Hub::start(&["--memory", "--hub", hub]), runtime: Runtime::new().unwrap() }
+        let hub = Hub::start(&["--memory", "--hub", hub]);
+        Self { store: hub.path("checkpoints.db"), hub, runtime: Runtime::new().unwrap() }
+    }
+
+    /// Another hub of the same host, with the store of this one.
+    pub(crate) fn beside(&self, hub: &str) -> Self {
+        Self { store: self.store.clone(), ..Self::new(hub) }
     }
 
     fn connection(&self) -> &str {
@@ -27,18 +34,35 @@ impl Fleet {
     }
 
     pub(crate) fn store(&self) -> PathBuf {
-        self.hub.path("checkpoints.db")
+        self.store.clone()
+    }
+
+    /// What the group's records are kept under.
+    pub(crate) fn namespace(&self) -> String {
+        self.connection().parse::<ConnectionString>().unwrap().namespace().to_string()
     }
 
     /// A processor that checkpoints every event.
     pub(crate) fn start(&self, name: &str) -> ProcessorHandle {
+        self.start_with(name, |_| Ok(()))
+    }
+
+    /// The same with a handler.
+    pub(crate) fn start_with(
+        &self,
+        name: &str,
+        handle: impl Fn(&Event) -> HandlerResult + Clone + Send + Sync + 'static,
+    ) -> ProcessorHandle {
         let connection: ConnectionString = self.connection().parse().unwrap();
         let hub = EventHubs::builder(&connection).hub("eh1").build().unwrap();
         let processor = Processor::builder(hub.source(), SqliteStore::open(self.store()).unwrap())
             .consumer_group("cg1")
             .instance_id(name)
             .checkpoint(Checkpoint::every(1))
-            .on_event(|_: Event, _: Context| async { Ok(()) })
+            .on_event(move |event: Event, _: Context| {
+                let handle = handle.clone();
+                async move { handle(&event) }
+            })
             .build()
             .unwrap();
         self.runtime.block_on(processor.start()).unwrap()

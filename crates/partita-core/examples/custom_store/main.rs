@@ -92,6 +92,7 @@ async fn register(store: &dyn CheckpointStore, scope: &Scope, id: &str) -> Resul
         declines: Vec::new(),
         state: InstanceState::Live,
         beat: 0,
+        details: Default::default(),
     };
     match store.write_instance(scope, InstanceWrite::Register(record)).await? {
         InstanceOutcome::Applied(_) => Ok(incarnation),
@@ -110,7 +111,7 @@ async fn checkpoint(
 ) -> Result<(), BoxError> {
     let (partition, epoch) = (partition.clone(), Epoch(epoch));
     let op = Op { by: owner.clone(), number: 3 };
-    let last = StreamPosition { sequence: SequenceNumber(sequence), offset: Offset::number(0) };
+    let last = StreamPosition::new(SequenceNumber(sequence), Offset::number(0));
     let seal = CheckpointWrite::Seal { partition: partition.clone(), epoch, op: op.clone() };
     store.write_checkpoint(scope, seal).await?;
     let advance = CheckpointWrite::Advance { partition, epoch, last, stream: None, op };

@@ -12,7 +12,8 @@ use partita_core::model::{
     Timestamp,
 };
 use partita_core::store::{
-    CheckpointRecord, InstanceRecord, InstanceState, MoveReason, MoveRecord, Op, Ownership, Resume, Version,
+    CheckpointRecord, FailingPartition, InstanceDetails, InstanceRecord, InstanceState, MoveReason,
+    MoveRecord, Op, Ownership, Resume, Version,
 };
 
 /// An instance record with the time of its last heartbeat.
@@ -41,6 +42,11 @@ pub(crate) fn of_instance(stamped: &StampedInstance) -> String {
     lines.put("ttl_ms", record.ttl.as_millis().to_string());
     lines.put("dead", record.state == InstanceState::Dead);
     lines.put("beat", record.beat);
+    let InstanceDetails { stream, initial_position, failing } = &record.details;
+    lines.put_some("stream", stream.as_ref().map(|stream| word(stream.as_str())));
+    lines.put_some("initial_position", initial_position.as_ref());
+    let failing: Vec<String> = failing.iter().map(of_failing).collect();
+    lines.put("failing", failing.join(" "));
     lines.put("stamp", stamped.stamp.millis());
     lines.put("version", of_version(&stamped.version));
     lines.0
@@ -58,8 +64,39 @@ pub(crate) fn instance(content: &str) -> io::Result<StampedInstance> {
         declines: declines.map(|name| Ok(PartitionId::new(unescape(name)?))).collect::<io::Result<_>>()?,
         state: if fields.parse("dead")? { InstanceState::Dead } else { InstanceState::Live },
         beat: fields.parse("beat")?,
+        details: InstanceDetails {
+            stream: fields.find("stream").map(|stream| unescape(stream).map(StreamId::new)).transpose()?,
+            initial_position: fields.find("initial_position").map(number).transpose()?,
+            failing: fields
+                .get("failing")?
+                .split(' ')
+                .filter(|one| !one.is_empty())
+                .map(failing)
+                .collect::<io::Result<_>>()?,
+        },
     };
     Ok(StampedInstance { record, stamp: Timestamp(fields.parse("stamp")?), version: fields.version()? })
+}
+
+/// A word, its fields apart by `|`.
+fn of_failing(failing: &FailingPartition) -> String {
+    let FailingPartition { partition, since, attempts, retry_at, sequence, error } = failing;
+    let sequence = sequence.map(|sequence| sequence.to_string()).unwrap_or_default();
+    let (partition, error) = (word(partition.as_str()), word(error));
+    format!("{partition}|{}|{attempts}|{}|{sequence}|{error}", since.millis(), retry_at.millis())
+}
+
+fn failing(text: &str) -> io::Result<FailingPartition> {
+    let fields: Vec<&str> = text.split('|').collect();
+    let [partition, since, attempts, retry_at, sequence, error] = fields[..] else { return Err(bad(text)) };
+    Ok(FailingPartition {
+        partition: PartitionId::new(unescape(partition)?),
+        since: Timestamp(number(since)?),
+        attempts: number(attempts)?,
+        retry_at: Timestamp(number(retry_at)?),
+        sequence: if sequence.is_empty() { None } else { Some(SequenceNumber(number(sequence)?)) },
+        error: Arc::from(unescape(error)?),
+    })
 }
 
 pub(crate) fn of_ownership(ownership: &Ownership) -> String {
@@ -158,7 +195,10 @@ fn op(text: &str) -> io::Result<Op> {
 fn of_resume(resume: &Resume) -> String {
     let which = |inclusive: &bool| if *inclusive { "at" } else { "behind" };
     match resume {
-        Resume::After(last) => format!("after {} {}", last.sequence, word(&last.offset.to_string())),
+        Resume::After(last) => {
+            let time = last.enqueued_time.map(|time| format!(" {}", time.millis())).unwrap_or_default();
+            format!("after {} {}{time}", last.sequence, word(&last.offset.to_string()))
+        }
         Resume::At(Position::Earliest) => "earliest".to_owned(),
         Resume::At(Position::Latest) => "latest".to_owned(),
         Resume::At(Position::Time(time)) => format!("time {}", time.millis()),
@@ -174,9 +214,11 @@ fn of_resume(resume: &Resume) -> String {
 fn resume(text: &str) -> io::Result<Resume> {
     let words: Vec<&str> = text.split(' ').collect();
     let position = match words[..] {
-        ["after", sequence, offset] => {
+        ["after", sequence, offset, ref time @ ..] => {
             let sequence = SequenceNumber(number(sequence)?);
-            return Ok(Resume::After(StreamPosition { sequence, offset: Offset::parse(&unescape(offset)?) }));
+            let enqueued_time = time.first().map(|time| number(time).map(Timestamp)).transpose()?;
+            let offset = Offset::parse(&unescape(offset)?);
+            return Ok(Resume::After(StreamPosition { sequence, offset, enqueued_time }));
         }
         ["earliest"] => Position::Earliest,
         ["latest"] => Position::Latest,

@@ -6,8 +6,8 @@ use crate::model::{Epoch, Incarnation, PartitionId, StreamPosition, Tick};
 use crate::processor::ErrorReport;
 use crate::source::HubDescription;
 use crate::store::{
-    CheckpointOutcome, CheckpointRecord, CheckpointWrite, GroupView, InstanceOutcome, InstanceWrite,
-    MoveReason, MoveRecord, OwnershipOutcome, OwnershipWrite, Resume, StoreError,
+    CheckpointOutcome, CheckpointRecord, CheckpointWrite, FailingPartition, GroupView, InstanceOutcome,
+    InstanceWrite, MoveReason, MoveRecord, OwnershipOutcome, OwnershipWrite, Resume, StoreError,
 };
 
 /// A protocol: all its state in one place, changed by a synchronous `apply`.
@@ -99,6 +99,10 @@ pub(crate) enum PumpEvent {
     Checkpoint(Target),
     /// The source said that somebody else reads the partition: look whether that is so.
     Suspect,
+    /// The hub says that it is another one than it was.
+    AskHub,
+    /// The same thing fails again and again, or no longer does.
+    Failing(Option<FailingPartition>),
     /// No call runs any more; the handler is being told that it stops.
     Stopping,
     /// The handler was told that it stops, and the pump has ended.
@@ -124,6 +128,8 @@ pub(crate) enum DrainReason {
 #[derive(Debug)]
 pub(crate) enum Effect {
     Call(CallId, StoreCall),
+    /// Ask the hub what it is, now: somebody says that it is another one.
+    AskHub,
     /// The instance is registered: the start has succeeded.
     Registered,
     /// Start a pump.
@@ -238,6 +244,7 @@ pub(crate) struct CoordinationView<'a> {
     pub(crate) me: &'a Incarnation,
     pub(crate) phase: Phase,
     pub(crate) group: Option<&'a GroupView>,
+    /// Those that the hub has.
     pub(crate) partitions: Vec<&'a PartitionId>,
     pub(crate) durable: Vec<(&'a PartitionId, &'a StreamPosition)>,
 }

@@ -13,7 +13,7 @@ use tokio::sync::{Notify, mpsc, watch};
 use crate::coordination::{DrainReason, PumpEvent, RevokeReason, Target};
 use crate::model::{
     ConsumerGroup, Epoch, Event, HubName, InstanceId, LastEnqueued, PartitionId, Position, Scope,
-    SequenceNumber, StreamPosition, Tick,
+    SequenceNumber, StreamId, StreamPosition, Tick,
 };
 use crate::store::Resume;
 
@@ -108,6 +108,8 @@ pub(crate) struct Shared {
     reports: mpsc::Sender<(PartitionId, Epoch, PumpEvent)>,
     declared: Mutex<Declared>,
     seek: Mutex<Option<Position>>,
+    /// Which life of the hub's data is read.
+    stream: Mutex<Option<StreamId>>,
     pub(crate) last_enqueued: Mutex<Option<LastEnqueued>>,
     /// For the status: the last event handled, and how many were.
     pub(crate) handled: AtomicI64,
@@ -141,11 +143,20 @@ impl Shared {
             reports,
             declared: Mutex::default(),
             seek: Mutex::new(None),
+            stream: Mutex::new(None),
             last_enqueued: Mutex::new(None),
             handled: AtomicI64::new(i64::MIN),
             handled_count: AtomicU64::new(0),
             missed_count: AtomicU64::new(0),
         }
+    }
+
+    pub(crate) fn stream(&self) -> Option<StreamId> {
+        self.stream.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn set_stream(&self, stream: Option<StreamId>) {
+        *self.stream.lock().unwrap_or_else(PoisonError::into_inner) = stream;
     }
 
     #[inline]

@@ -161,7 +161,11 @@ impl Event {
 
     /// Both names of the event's place.
     pub fn position(&self) -> StreamPosition {
-        StreamPosition { sequence: self.system.sequence_number, offset: self.system.offset.clone() }
+        let enqueued_time = Some(self.system.enqueued_time);
+        StreamPosition {
+            enqueued_time,
+            ..StreamPosition::new(self.system.sequence_number, self.system.offset.clone())
+        }
     }
 
     /// The position of the event after this one.

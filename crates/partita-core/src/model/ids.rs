@@ -86,6 +86,18 @@ impl InstanceId {
     }
 }
 
+impl InstanceId {
+    /// How people are told of it: without all but the first part of a UUID at its end.
+    pub fn short(&self) -> &str {
+        let text = self.as_str();
+        let mut dashes = text.rmatch_indices('-').map(|(at, _)| at);
+        let ends = [dashes.next(), dashes.next(), dashes.next(), dashes.next(), dashes.next()];
+        let [Some(e), Some(d), Some(c), Some(b), Some(a)] = ends else { return text };
+        let lengths = [b - a, c - b, d - c, e - d, text.len() - e];
+        if lengths == [9, 5, 5, 5, 13] { &text[..b] } else { text }
+    }
+}
+
 /// A partition of a hub. Ordered as numbers are where ids are numbers without leading zeros, so `2` precedes `10`.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct PartitionId(Arc<str>);
@@ -273,6 +285,16 @@ mod tests {
     fn groups_compare_without_case_and_keep_their_spelling() {
         assert_eq!(ConsumerGroup::new("$Default"), ConsumerGroup::new("$default"));
         assert_eq!(ConsumerGroup::default().as_str(), "$Default");
+    }
+
+    #[test]
+    fn short_ids_lose_most_of_their_uuid() {
+        let id = InstanceId::generate("my-host");
+        assert_eq!(id.short().len(), "my-host-12345678".len());
+        assert!(id.as_str().starts_with(id.short()));
+        for kept in ["plain", "a-b-c-d-e-f", "", "1234-1234-1234-1234-123456789012"] {
+            assert_eq!(InstanceId::new(kept).short(), kept);
+        }
     }
 
     #[test]

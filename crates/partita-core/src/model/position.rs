@@ -68,13 +68,37 @@ impl fmt::Debug for Offset {
     }
 }
 
-/// The place of one event, both ways the hub names it.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+/// The place of one event, both ways the hub names it. Places are equal if both names are.
+#[derive(Clone, Debug)]
 pub struct StreamPosition {
     /// The event's sequence number.
     pub sequence: SequenceNumber,
     /// The event's offset.
     pub offset: Offset,
+    /// When the event was enqueued, where that is known: no part of the place, but it tells the event from another one
+    /// that a hub has at the same place after its data were replaced.
+    pub enqueued_time: Option<Timestamp>,
+}
+
+impl StreamPosition {
+    /// A place, without the time of its event.
+    pub const fn new(sequence: SequenceNumber, offset: Offset) -> Self {
+        Self { sequence, offset, enqueued_time: None }
+    }
+}
+
+impl PartialEq for StreamPosition {
+    fn eq(&self, other: &Self) -> bool {
+        (self.sequence, &self.offset) == (other.sequence, &other.offset)
+    }
+}
+
+impl Eq for StreamPosition {}
+
+impl std::hash::Hash for StreamPosition {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        (self.sequence, &self.offset).hash(state);
+    }
 }
 
 impl fmt::Display for StreamPosition {

@@ -17,7 +17,7 @@ use crate::balance::{Pace, Policy};
 use crate::coordination::Timing;
 use crate::handler::{Context, Factory, FullFactory, Handler, HandlerResult, OnBatch, OnEvent};
 use crate::model::{ConsumerGroup, Event, InstanceId, PartitionId, Position};
-use crate::pump::FailurePolicy;
+use crate::pump::{ChangedPast, FailurePolicy};
 use crate::source::EventSource;
 use crate::store::CheckpointStore;
 
@@ -196,6 +196,13 @@ impl<F> Builder<F> {
     /// What happens after a handler's error or panic. Default: retry with backoff, for ever.
     pub fn on_failure(mut self, policy: FailurePolicy) -> Self {
         self.options.on_failure = policy;
+        self
+    }
+
+    /// What happens when the hub does not have the event that was handled last: another one is in its place, or the
+    /// partition ends before it, as after an older copy of the hub's data was restored. Default: refuse.
+    pub fn changed_past(mut self, policy: ChangedPast) -> Self {
+        self.options.changed_past = policy;
         self
     }
 

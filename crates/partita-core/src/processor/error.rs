@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::coordination::TimingError;
-use crate::model::{InstanceId, PartitionId};
+use crate::model::{InstanceId, PartitionId, SequenceNumber};
 use crate::source::SourceError;
 use crate::store::{BoxError, StoreError};
 
@@ -78,6 +78,29 @@ pub(crate) struct ErrorReport {
     pub(crate) error: BoxError,
 }
 
+/// The events that a call of the handler failed on.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub struct FailedEvents {
+    /// The first one that is not handled; for a handler of single events, the one that failed.
+    pub first: SequenceNumber,
+    /// The last one of the batch; for a handler of single events, the same.
+    pub last: SequenceNumber,
+    /// Which attempt at the first one it was, counted from 1.
+    pub attempt: u32,
+}
+
+impl fmt::Display for FailedEvents {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.first == self.last {
+            write!(f, "event {}", self.first)?;
+        } else {
+            write!(f, "events {} to {}", self.first, self.last)?;
+        }
+        write!(f, ", attempt {}", self.attempt)
+    }
+}
+
 /// Something that went wrong and was dealt with: for information.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -88,15 +111,20 @@ pub struct ProcessorError {
     pub partition: Option<PartitionId>,
     /// What was being done.
     pub operation: Operation,
+    /// The events that it concerns, if a call of the handler failed. `partita event show` shows them.
+    pub events: Option<FailedEvents>,
     /// What went wrong.
     pub error: Arc<dyn std::error::Error + Send + Sync + 'static>,
 }
 
 impl fmt::Display for ProcessorError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.instance)?;
+        f.write_str(self.instance.short())?;
         if let Some(partition) = &self.partition {
             write!(f, ", partition {partition}")?;
+        }
+        if let Some(events) = &self.events {
+            write!(f, ", {events}")?;
         }
         write!(f, ": {}: {}", self.operation, self.error)
     }
@@ -174,6 +202,30 @@ pub enum StartError {
     /// There is nothing to read.
     #[error("cannot start: hub {0} has no partitions")]
     NoPartitions(String),
+    /// The group's records are under a former name, and somebody uses them there.
+    #[error(
+        "cannot start: {instance} still runs as {former}, which is now called {scope}; stop all instances of the former version, then start again"
+    )]
+    FormerNameInUse {
+        /// What the group is called now.
+        scope: String,
+        /// What it was called.
+        former: String,
+        /// Who uses it.
+        instance: String,
+    },
+    /// Somebody reads another hub under the same name.
+    #[error(
+        "cannot start: {instance} on {host} reads another hub that is called {scope}, too; stop it, or give each hub a store or a consumer group of its own"
+    )]
+    OtherHub {
+        /// What both are called.
+        scope: String,
+        /// Who reads the other one.
+        instance: String,
+        /// Where it runs.
+        host: String,
+    },
     /// The coordination ended before the group was joined.
     #[error("cannot start: {0}")]
     Ended(String),

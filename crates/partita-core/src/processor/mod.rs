@@ -1,6 +1,7 @@
 //! The processor: one instance of a group, from builder to shutdown.
 
 mod builder;
+mod entry;
 mod error;
 mod handle;
 mod hooks;
@@ -14,7 +15,7 @@ mod status;
 mod status_board;
 
 pub use builder::{Builder, NoHandler, Processor, RunError};
-pub use error::{ConfigError, Operation, ProcessorError, ShutdownError, StartError};
+pub use error::{ConfigError, FailedEvents, Operation, ProcessorError, ShutdownError, StartError};
 pub use handle::ProcessorHandle;
 pub use hooks::{BatchHandled, EventsMissed, Hooks};
 pub use options::{Checkpoint, Options};

@@ -7,7 +7,7 @@ use crate::balance::{Pace, Policy};
 use crate::coordination::Timing;
 use crate::model::{ConsumerGroup, Position};
 use crate::processor::ConfigError;
-use crate::pump::FailurePolicy;
+use crate::pump::{ChangedPast, FailurePolicy};
 
 /// When positions are checkpointed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -65,6 +65,7 @@ pub struct Options {
     pub(crate) initial_position: Position,
     pub(crate) checkpoint: Checkpoint,
     pub(crate) on_failure: FailurePolicy,
+    pub(crate) changed_past: ChangedPast,
     /// None = what suits the store.
     pub(crate) timing: Option<Timing>,
 }
@@ -86,6 +87,7 @@ impl Default for Options {
             initial_position: Position::Earliest,
             checkpoint: Checkpoint::every(1_000).or_after(Duration::from_secs(1)),
             on_failure: FailurePolicy::default(),
+            changed_past: ChangedPast::default(),
             timing: None,
         }
     }

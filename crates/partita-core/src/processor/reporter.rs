@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tokio::sync::mpsc;
 
-use super::{ErrorReport, Hooks, Operation, ProcessorError, Runtime};
+use super::{ErrorReport, FailedEvents, Hooks, Operation, ProcessorError, Runtime};
 use crate::model::{InstanceId, PartitionId};
 
 /// How many errors may wait for a slow `on_error`; more are logged only.
@@ -44,24 +44,26 @@ impl Reporter {
 
     pub(crate) fn report(&self, report: ErrorReport) {
         let ErrorReport { partition, operation, error } = report;
-        self.send(partition, operation, Arc::from(error));
+        self.send(partition, operation, None, Arc::from(error));
     }
 
     pub(crate) fn send(
         &self,
         partition: Option<PartitionId>,
         operation: Operation,
+        events: Option<FailedEvents>,
         error: Arc<dyn std::error::Error + Send + Sync>,
     ) {
-        let error = ProcessorError { instance: self.instance.clone(), partition, operation, error };
-        match &error.partition {
-            Some(partition) => {
-                tracing::warn!(instance = %self.instance, %partition, operation = %operation, error = %error.error, "handled an error");
-            }
-            None => {
-                tracing::warn!(instance = %self.instance, operation = %operation, error = %error.error, "handled an error");
-            }
-        }
+        let error = ProcessorError { instance: self.instance.clone(), partition, operation, events, error };
+        tracing::warn!(
+            instance = self.instance.short(),
+            partition = error.partition.as_ref().map(PartitionId::as_str),
+            sequence = events.map(|events| events.first.0),
+            attempt = events.map(|events| events.attempt),
+            operation = %operation,
+            error = %error.error,
+            "handled an error"
+        );
         self.hooks.error(&error);
         if let Some(queue) = &self.queue {
             // A listener that does not keep up misses errors; the log has them all.

@@ -12,6 +12,7 @@ use futures_util::{FutureExt, StreamExt};
 use tokio::sync::{mpsc, oneshot, watch};
 use tracing::Instrument;
 
+use super::entry::Entry;
 use super::handle::{ProcessorHandle, Request};
 use super::reporter::OnError;
 use super::status_board::StatusBoard;
@@ -92,6 +93,17 @@ pub(super) async fn start<F: Factory>(
     });
     let properties = store.properties();
     let timing = options.timing.unwrap_or(properties.timing);
+    let reporter = Reporter::start(instance.clone(), Arc::clone(&hooks), on_error, &*runtime);
+    let entry = Entry {
+        source: Arc::clone(&source),
+        store: Arc::clone(&store),
+        scope: Arc::clone(&scope),
+        stream: hub.stream.clone(),
+        timing,
+        discovery_interval: options.discovery_interval,
+        reporter: reporter.clone(),
+    };
+    entry.before().await?;
     let core = Native::new(Config {
         id: instance.clone(),
         host: host_name(),
@@ -104,9 +116,9 @@ pub(super) async fn start<F: Factory>(
         pace: options.pace,
         drain_time: options.drain_time,
         cool_down: options.cool_down,
+        initial_position: options.initial_position.clone(),
         seed: runtime.seed(),
     });
-    let reporter = Reporter::start(instance.clone(), Arc::clone(&hooks), on_error, &*runtime);
     let (reports_sender, reports) = mpsc::channel(REPORTS_WAITING_MAX);
     let (requests_sender, requests) = mpsc::channel(1);
     let (starting, started) = oneshot::channel();
@@ -142,7 +154,16 @@ pub(super) async fn start<F: Factory>(
         .spawn_coordination(Box::pin(run_loop.run().instrument(span)))
         .map_err(|error| StartError::Ended(format!("no thread for the coordination: {error}")))?;
     match started.await {
-        Ok(Ok(())) => Ok(ProcessorHandle::new(requests_sender, status, ended_receiver, abandoned)),
+        Ok(Ok(())) => {
+            let handle = ProcessorHandle::new(requests_sender, status, ended_receiver, abandoned);
+            match entry.after().await {
+                Ok(()) => Ok(handle),
+                Err(error) => {
+                    let _ = handle.shutdown().await;
+                    Err(error)
+                }
+            }
+        }
         Ok(Err(error)) => Err(error),
         Err(_) => Err(StartError::Ended("the coordination ended before it joined the group".to_owned())),
     }
@@ -225,6 +246,7 @@ impl<F: Factory> RunLoop<F> {
         self.hub = hub.clone();
         if was_reset {
             for (partition, pump) in &self.pumps {
+                pump.set_stream(hub.stream.clone());
                 self.report_reset(partition);
                 pump.ask_seek(Position::Earliest);
             }
@@ -259,6 +281,7 @@ impl<F: Factory> RunLoop<F> {
     /// Does what the protocol wants done. Gives what failed once it has ended.
     fn perform(&mut self, now: Tick, effect: Effect) -> Option<Vec<String>> {
         match effect {
+            Effect::AskHub => self.discovery_due = now,
             Effect::Call(id, call) => self.calls.push(self.call(now, id, call)),
             Effect::Registered => {
                 tracing::info!(instance = %self.core.view().me, scope = %self.scope, "joined the group");
@@ -374,7 +397,7 @@ impl<F: Factory> RunLoop<F> {
 
     fn open(&mut self, partition: PartitionId, epoch: Epoch, checkpoint: &CheckpointRecord, lease: Tick) {
         let start = self.start_of(&partition, checkpoint);
-        let (Start::AskedFor(from) | Start::Reached(from)) = &start;
+        let from = start.from();
         tracing::info!(instance = %self.instance, %partition, %epoch, %from, "partition opened");
         let shared = Arc::new(Shared::new(
             Arc::clone(&self.scope),
@@ -385,6 +408,7 @@ impl<F: Factory> RunLoop<F> {
             Arc::clone(&self.abandoned),
             self.reports_sender.clone(),
         ));
+        shared.set_stream(self.hub.stream.clone());
         let pump =
             Pump::new(Arc::clone(&self.pump_config), Arc::clone(&self.factory), Arc::clone(&shared), start);
         self.pump_config.hooks.opened(&partition, epoch);
@@ -401,10 +425,12 @@ impl<F: Factory> RunLoop<F> {
         match (&checkpoint.stream, &self.hub.stream) {
             (Some(then), Some(now)) if then != now => {
                 self.report_reset(partition);
-                Start::Reached(Position::Earliest)
+                Start::Reached { from: Position::Earliest, last: None }
             }
-            _ if matches!(resume, Resume::At(_)) => Start::AskedFor(resume.position()),
-            _ => Start::Reached(resume.position()),
+            _ => match resume {
+                Resume::At(position) => Start::AskedFor(position.clone()),
+                Resume::After(last) => Start::Reached { from: resume.position(), last: Some(last.clone()) },
+            },
         }
     }
 

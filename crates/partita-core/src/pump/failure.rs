@@ -53,6 +53,14 @@ pub fn decide(policy: FailurePolicy, failure: Failure) -> Verdict {
     }
 }
 
+/// How long to wait after so many failures in a row of something that no policy is for.
+pub(super) fn pause_after(failures: u32) -> Duration {
+    match decide(FailurePolicy::default(), Failure { attempts: failures, unhandled: 0 }) {
+        Verdict::RetryAfter(pause) => pause,
+        Verdict::SkipRest => Duration::ZERO,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -11,7 +11,21 @@ pub(crate) enum Start {
     /// Where somebody wanted it to: the initial position, or a seek.
     AskedFor(Position),
     /// Where the last owner was.
-    Reached(Position),
+    Reached {
+        /// The position to go on at.
+        from: Position,
+        /// The last event handled, if the position is the one after it.
+        last: Option<StreamPosition>,
+    },
+}
+
+impl Start {
+    /// The position to start at.
+    pub(crate) fn from(&self) -> &Position {
+        match self {
+            Self::AskedFor(from) | Self::Reached { from, .. } => from,
+        }
+    }
 }
 
 pub(super) struct Progress {
@@ -21,6 +35,8 @@ pub(super) struct Progress {
     /// Whether that is a position that somebody asked for, rather than one that was reached.
     asked_for: bool,
     last: Option<StreamPosition>,
+    /// The last event that a former owner handled, until there is one of our own.
+    before: Option<StreamPosition>,
     /// How often the pump has sought.
     seeks: u64,
     /// Handled since the last request for a checkpoint.
@@ -31,11 +47,11 @@ pub(super) struct Progress {
 
 impl Progress {
     pub(super) fn new(policy: Checkpoint, start: Start) -> Self {
-        let (resume, asked_for) = match start {
-            Start::AskedFor(position) => (position, true),
-            Start::Reached(position) => (position, false),
+        let (resume, asked_for, before) = match start {
+            Start::AskedFor(from) => (from, true, None),
+            Start::Reached { from, last } => (from, false, last),
         };
-        Self { policy, resume, asked_for, last: None, seeks: 0, uncheckpointed: 0, since: Tick(0) }
+        Self { policy, resume, asked_for, last: None, before, seeks: 0, uncheckpointed: 0, since: Tick(0) }
     }
 
     pub(super) fn resume(&self) -> &Position {
@@ -59,6 +75,11 @@ impl Progress {
         }
     }
 
+    /// The last event handled, by anybody, if reading goes on after it.
+    pub(super) fn reached(&self) -> Option<&StreamPosition> {
+        self.last.as_ref().or(self.before.as_ref())
+    }
+
     /// These events were handled, or passed over for good.
     pub(super) fn handled(&mut self, now: Tick, events: &[Event]) {
         let Some(last) = events.last() else { return };
@@ -77,6 +98,7 @@ impl Progress {
         self.resume = position.clone();
         self.asked_for = true;
         self.last = None;
+        self.before = None;
         self.uncheckpointed = 0;
         Target { resume: Resume::At(position), seek: true, seeks }
     }

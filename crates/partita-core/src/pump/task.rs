@@ -11,14 +11,18 @@ use futures_util::FutureExt;
 use futures_util::future::{Either, select};
 
 use super::call::{Called, call, call_reading};
-use super::failure::{Failure, FailurePolicy, Verdict, decide};
+use super::failure::{Failure, Verdict, decide, pause_after};
 use super::intake::Intake;
 use super::missed::Missed;
+use super::past::OtherPast;
 use super::progress::{Progress, Start};
+use super::trouble::Trouble;
 use crate::coordination::{DrainReason, PumpEvent, RevokeReason, StopReason};
 use crate::handler::{Command, Context, Deliver, Factory, Gate, RevokedContext, Shared};
-use crate::model::{Position, Tick};
-use crate::processor::{BatchHandled, EventsMissed, Hooks, Operation, Options, Reporter, Runtime};
+use crate::model::{Position, StreamPosition, Tick, Timestamp};
+use crate::processor::{
+    BatchHandled, EventsMissed, FailedEvents, Hooks, Operation, Options, Reporter, Runtime,
+};
 use crate::source::{EventSource, ReadRequest, SourceError, SourceErrorKind};
 use crate::store::BoxError;
 
@@ -42,18 +46,24 @@ enum End {
 }
 
 pub(crate) struct Pump<F> {
-    config: Arc<PumpConfig>,
+    pub(super) config: Arc<PumpConfig>,
     factory: Arc<F>,
-    shared: Arc<Shared>,
-    cx: Context,
+    pub(super) shared: Arc<Shared>,
+    pub(super) cx: Context,
     gate: Gate,
-    intake: Intake,
-    progress: Progress,
+    pub(super) intake: Intake,
+    pub(super) progress: Progress,
+    /// What the first event of the reader is compared with.
+    pub(super) expected: Option<StreamPosition>,
+    /// Whether the hub's past was found to be another one and that was accepted, until an event was handled.
+    pub(super) past_accepted: bool,
+    /// What is tried again and again, and since when.
+    pub(super) trouble: Option<(Trouble, Timestamp)>,
     missed: Missed,
     /// Failures of the handler in a row.
     failed_calls: u32,
     /// Failures of the reader in a row.
-    failed_reads: u32,
+    pub(super) failed_reads: u32,
     /// Whether the last call was cut off.
     cut_off: bool,
     /// When the partition's end was last passed on.
@@ -74,6 +84,9 @@ impl<F: Factory> Pump<F> {
             intake: Intake::new(options.prefetch_events, options.prefetch_bytes, options.batch_size),
             progress: Progress::new(options.checkpoint, start),
             missed: Missed::default(),
+            expected: None,
+            past_accepted: false,
+            trouble: None,
             failed_calls: 0,
             failed_reads: 0,
             cut_off: false,
@@ -136,15 +149,20 @@ impl<F: Factory> Pump<F> {
             let made = catch_unwind(AssertUnwindSafe(|| factory.create(&self.shared.partition)));
             let opened = match made {
                 Ok(mut handler) => match call(&self.shared, handler.open(&self.cx)).await {
-                    Called::Returned(Ok(())) => return Some(handler),
+                    Called::Returned(Ok(())) => {
+                        self.recovered(Trouble::Handling);
+                        return Some(handler);
+                    }
                     other => other.failure(),
                 },
                 Err(_) => Some("the handler's factory panicked".into()),
             };
             if let Some(error) = opened {
-                self.report(Operation::HandlerOpen, error);
                 self.failed_calls += 1;
-                self.pause_after(self.failed_calls).await;
+                let pause = pause_after(self.failed_calls);
+                self.failing(Trouble::Handling, self.failed_calls, pause, None, &error);
+                self.report(Operation::HandlerOpen, error);
+                self.pause(pause).await;
             }
         }
     }
@@ -189,6 +207,7 @@ impl<F: Factory> Pump<F> {
                 continue;
             }
             self.tell_gaps(handler).await;
+            self.check_first(handler).await;
             if let Some(first) = self.intake.first() {
                 self.progress.found(first);
                 self.failed_reads = 0;
@@ -220,7 +239,11 @@ impl<F: Factory> Pump<F> {
         let done = self.settle_batch(size);
         self.shared.ask_unsent().await;
         match called {
-            Called::Returned(Ok(())) => self.failed_calls = 0,
+            Called::Returned(Ok(())) => {
+                self.failed_calls = 0;
+                self.past_accepted = false;
+                self.recovered(Trouble::Handling);
+            }
             Called::Cut => self.on_cut(Operation::HandlerEvents),
             failed => {
                 let error = failed.failure().unwrap_or_else(|| "the handler failed".into());
@@ -265,10 +288,13 @@ impl<F: Factory> Pump<F> {
     async fn on_failure(&mut self, handler: &mut F::Handler, size: usize, done: usize, error: BoxError) {
         self.failed_calls = if done > 0 { 1 } else { self.failed_calls + 1 };
         let failure = Failure { attempts: self.failed_calls, unhandled: size - done };
+        let events = self.failed_events(failure);
         let _ = call(&self.shared, handler.error(Operation::HandlerEvents, &error, &self.cx)).await;
         match decide(self.config.options.on_failure, failure) {
             Verdict::RetryAfter(pause) => {
-                self.report(Operation::HandlerEvents, error);
+                let first = events.map(|events| events.first);
+                self.failing(Trouble::Handling, failure.attempts, pause, first, &error);
+                self.report_events(error, events);
                 self.pause(pause).await;
             }
             Verdict::SkipRest => {
@@ -285,18 +311,27 @@ impl<F: Factory> Pump<F> {
                 self.intake.consume(failure.unhandled);
                 self.failed_calls = 0;
                 let text = format!("{error}; passed over the rest of the batch, sequence numbers {skipped}");
-                self.report(Operation::HandlerEvents, text.into());
+                self.report_events(text.into(), events);
             }
         }
     }
 
+    /// What a call failed on: one event where the handler takes them one by one, else what is left of the batch.
+    fn failed_events(&mut self, failure: Failure) -> Option<FailedEvents> {
+        let (rest, _) = self.intake.batch(failure.unhandled);
+        let first = rest.first()?.sequence_number();
+        let last = if F::ONE_BY_ONE { first } else { rest.last()?.sequence_number() };
+        Some(FailedEvents { first, last, attempt: failure.attempts })
+    }
+
     /// Attaches a reader where the last one ended.
     async fn attach(&mut self, handler: &mut F::Handler) -> std::ops::ControlFlow<()> {
+        let from = self.start_of_reader();
         let options = &self.config.options;
         let request = ReadRequest {
             group: options.group.clone(),
             partition: self.shared.partition.clone(),
-            from: self.progress.resume().clone(),
+            from,
             owner_level: Some(self.shared.epoch),
             name: Arc::from(self.shared.instance.as_str()),
             prefetch_events: options.prefetch_events,
@@ -311,6 +346,10 @@ impl<F: Factory> Pump<F> {
                     self.pin_latest().await;
                 }
                 self.quiet_since = self.now();
+                if self.expected.is_none() {
+                    self.recovered(Trouble::Reading);
+                }
+                self.check_end(handler).await;
             }
             Some(Err(error)) => return self.on_read_error(handler, Operation::OpenReader, error).await,
         }
@@ -326,7 +365,7 @@ impl<F: Factory> Pump<F> {
     }
 
     /// Does what the kind of error asks for; breaks if the partition cannot be read from here.
-    async fn on_read_error(
+    pub(super) async fn on_read_error(
         &mut self,
         handler: &mut F::Handler,
         operation: Operation,
@@ -336,24 +375,31 @@ impl<F: Factory> Pump<F> {
         let kind = error.kind();
         let error: BoxError = error.into();
         let _ = call(&self.shared, handler.error(operation, &error, &self.cx)).await;
-        self.report(operation, error);
         self.failed_reads += 1;
+        let pause = self.reading_pause();
+        self.failing(Trouble::Reading, self.failed_reads, pause, None, &error);
+        self.report(operation, error);
         match kind {
             SourceErrorKind::Retriable => {}
             SourceErrorKind::OwnershipLost => self.shared.report(PumpEvent::Suspect).await,
             // Somebody asked for a place that is not there: perhaps not yet.
             SourceErrorKind::PositionGone if self.progress.is_asked_for() => {}
-            // The hub no longer has what was reached: it was reset, and everything that it has is new.
+            SourceErrorKind::PositionGone if self.progress.reached().is_some() => {
+                self.on_other_past(handler, OtherPast::EndsBefore).await;
+                return std::ops::ControlFlow::Continue(());
+            }
+            // It is of a hub that was reset, and everything that it has is new.
             SourceErrorKind::PositionGone => self.seek(Position::Earliest).await,
             SourceErrorKind::Fatal => return std::ops::ControlFlow::Break(()),
         }
-        self.pause_after(self.failed_reads).await;
+        self.pause(pause).await;
         std::ops::ControlFlow::Continue(())
     }
 
     /// Says which events are gone; the reader goes on after them.
     async fn tell_gaps(&mut self, handler: &mut F::Handler) {
         while let Some(gap) = self.intake.take_gap() {
+            let Some(gap) = self.missing(gap) else { continue };
             let Some(events) = self.missed.add(&gap) else { continue };
             self.shared.missed_count.fetch_add(events, Ordering::Relaxed);
             let partition = &self.shared.partition;
@@ -364,10 +410,11 @@ impl<F: Factory> Pump<F> {
         }
     }
 
-    async fn seek(&mut self, position: Position) {
+    pub(super) async fn seek(&mut self, position: Position) {
         self.intake.detach();
         // Whoever asks for these events again is told again.
         self.missed = Missed::default();
+        self.expected = None;
         let target = self.progress.sought(position, self.shared.sought());
         self.shared.report(PumpEvent::Checkpoint(target)).await;
     }
@@ -487,19 +534,17 @@ impl<F: Factory> Pump<F> {
         self.report(operation, why.into());
     }
 
-    fn report(&self, operation: Operation, error: BoxError) {
-        self.config.reporter.send(Some(self.shared.partition.clone()), operation, Arc::from(error));
+    pub(super) fn report(&self, operation: Operation, error: BoxError) {
+        self.config.reporter.send(Some(self.shared.partition.clone()), operation, None, Arc::from(error));
     }
 
-    async fn pause_after(&mut self, failures: u32) {
-        let failure = Failure { attempts: failures, unhandled: 0 };
-        if let Verdict::RetryAfter(pause) = decide(FailurePolicy::default(), failure) {
-            self.pause(pause).await;
-        }
+    fn report_events(&self, error: BoxError, events: Option<FailedEvents>) {
+        let (partition, operation) = (self.shared.partition.clone(), Operation::HandlerEvents);
+        self.config.reporter.send(Some(partition), operation, events, Arc::from(error));
     }
 
     /// Waits; what was handled before is checkpointed meanwhile.
-    async fn pause(&mut self, pause: Duration) {
+    pub(super) async fn pause(&mut self, pause: Duration) {
         let end = self.now() + pause;
         loop {
             self.checkpoint_if_due(self.gate.now());
@@ -518,7 +563,7 @@ impl<F: Factory> Pump<F> {
     }
 
     /// Awaits something as long as the pump may go on.
-    async fn unless_stopped<T>(&mut self, something: impl Future<Output = T>) -> Option<T> {
+    pub(super) async fn unless_stopped<T>(&mut self, something: impl Future<Output = T>) -> Option<T> {
         let mut something = pin!(something);
         loop {
             match select(pin!(self.shared.changed.notified()), something.as_mut()).await {

@@ -27,7 +27,7 @@ pub struct HubDescription {
     pub hub: HubName,
     /// Which life of the hub's data this is, where the hub tells.
     pub stream: Option<StreamId>,
-    /// The partitions there are now; more may come, none goes.
+    /// The partitions there are now. More may come; none goes, unless the hub is made again.
     pub partitions: Vec<PartitionId>,
 }
 
@@ -55,6 +55,12 @@ pub struct ReadRequest {
 pub trait EventSource: Send + Sync + 'static {
     /// What the hub is and which partitions it has now.
     fn describe(&self) -> BoxFuture<'_, Result<HubDescription, SourceError>>;
+
+    /// How [`HubDescription::namespace`] was spelled by former versions of the source: what a store has under such a name is
+    /// this hub's.
+    fn former_namespaces(&self) -> Vec<Namespace> {
+        Vec::new()
+    }
 
     /// Attaches a reader to a partition.
     fn open(&self, request: ReadRequest) -> BoxFuture<'_, Result<Box<dyn PartitionReader>, SourceError>>;

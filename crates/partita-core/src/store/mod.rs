@@ -14,17 +14,19 @@ use futures_util::future::BoxFuture;
 
 pub use error::{BoxError, Certainty, StoreError};
 pub use memory::MemoryStore;
+pub(crate) use records::reads_another;
 pub use records::{
-    CheckpointRecord, GroupView, InstanceRecord, InstanceSeen, InstanceState, MoveReason, MoveRecord, Op,
-    Ownership, Resume, Version,
+    CheckpointRecord, FAILING_ERROR_CHARS_MAX, FAILING_TOLD_MAX, FailingPartition, GroupView,
+    InstanceDetails, InstanceRecord, InstanceSeen, InstanceState, MoveReason, MoveRecord, Op, Ownership,
+    Resume, Version,
 };
 pub use writes::{
-    AtomicCheckpoint, CheckpointOutcome, CheckpointWrite, InstanceOutcome, InstanceWrite, OwnershipOutcome,
-    OwnershipWrite,
+    Adoption, AtomicCheckpoint, CheckpointOutcome, CheckpointWrite, InstanceOutcome, InstanceWrite,
+    OwnershipOutcome, OwnershipWrite,
 };
 
 use crate::coordination::Timing;
-use crate::model::{Incarnation, PartitionId, Scope};
+use crate::model::{Incarnation, PartitionId, Scope, StreamId};
 
 /// How many moves a store keeps per scope; older ones are forgotten.
 pub const MOVES_KEPT_MAX: usize = 256;
@@ -87,6 +89,32 @@ pub trait CheckpointStore: Send + Sync + 'static {
 
     /// The last moves, oldest first, at most [`MOVES_KEPT_MAX`].
     fn moves<'a>(&'a self, scope: &'a Scope) -> BoxFuture<'a, StoreResult<Vec<MoveRecord>>>;
+
+    /// Makes all records of `from` those of `to`, in one step, under the conditions of [`rules::adoption`]: for a hub
+    /// whose namespace is spelled in another way than it was. `stream` is the life of the hub that is read now, where
+    /// the hub tells.
+    ///
+    /// A store that cannot do that in one step keeps this implementation: it fails without effect if there is
+    /// something to move.
+    fn adopt_scope<'a>(
+        &'a self,
+        from: &'a Scope,
+        to: &'a Scope,
+        stream: Option<&'a StreamId>,
+    ) -> BoxFuture<'a, StoreResult<Adoption>> {
+        Box::pin(async move {
+            let (former, checkpoints) = (self.view(from).await?, self.checkpoints(from).await?);
+            let (view, own) = (self.view(to).await?, self.checkpoints(to).await?);
+            let to_is_empty = view.ownerships.is_empty() && view.instances.is_empty() && own.is_empty();
+            rules::adoption(&former, &checkpoints, to_is_empty, stream).ok_or_else(|| {
+                let why = format!(
+                    "this store cannot move the records of {from} to {to}; use a fresh store, or go on with the former \
+                     version of the program"
+                );
+                StoreError::permanent("adopt_scope", why)
+            })
+        })
+    }
 
     /// Completes once something that may concern `me` has changed since the view whose
     /// [`cursor`](GroupView::cursor) is given: an ownership that names it or named it, the membership, or an

@@ -4,7 +4,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::model::{Epoch, Incarnation, PartitionId, Position, StreamId, StreamPosition, Timestamp};
+use crate::model::{
+    Epoch, Incarnation, PartitionId, Position, SequenceNumber, StreamId, StreamPosition, Timestamp,
+};
 
 /// Changes at every write of a record: a counter, or a tag of the store's own making. Compared for equality only.
 #[derive(Clone, PartialEq, Eq, Hash)]
@@ -90,6 +92,42 @@ pub struct InstanceRecord {
     pub state: InstanceState,
     /// Counts the heartbeats of this life.
     pub beat: u64,
+    /// What else it tells.
+    pub details: InstanceDetails,
+}
+
+/// How many failing partitions an instance tells of, at most.
+pub const FAILING_TOLD_MAX: usize = 16;
+
+/// How many characters of an error an instance tells, at most.
+pub const FAILING_ERROR_CHARS_MAX: usize = 200;
+
+/// What an instance tells besides what the protocol needs. Written with every heartbeat, so it is bounded.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct InstanceDetails {
+    /// Which life of the hub's data it reads, where the hub tells.
+    pub stream: Option<StreamId>,
+    /// Where it starts a partition that has no checkpoint.
+    pub initial_position: Option<Position>,
+    /// Partitions that it owns and cannot get on with, at most [`FAILING_TOLD_MAX`].
+    pub failing: Vec<FailingPartition>,
+}
+
+/// A partition whose owner tries the same thing again and again, for people.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FailingPartition {
+    /// The partition.
+    pub partition: PartitionId,
+    /// When the first attempt failed, by the owner's wall clock.
+    pub since: Timestamp,
+    /// How many attempts have failed in a row.
+    pub attempts: u32,
+    /// When the next attempt is made, by the owner's wall clock.
+    pub retry_at: Timestamp,
+    /// The first event that is not handled, if one was delivered.
+    pub sequence: Option<SequenceNumber>,
+    /// What went wrong, in at most [`FAILING_ERROR_CHARS_MAX`] characters.
+    pub error: Arc<str>,
 }
 
 /// An instance record as a view shows it.
@@ -101,6 +139,13 @@ pub struct InstanceSeen {
     pub version: Version,
     /// Time since the last heartbeat, by the store's clock.
     pub age: Duration,
+}
+
+/// Whether a live instance reads another life of the hub's data than `stream`, as far as both are known.
+pub(crate) fn reads_another(seen: &InstanceSeen, stream: Option<&StreamId>) -> bool {
+    let theirs = seen.record.details.stream.as_ref();
+    seen.record.state == InstanceState::Live
+        && theirs.zip(stream).is_some_and(|(theirs, ours)| theirs != ours)
 }
 
 /// Which incarnation reads a partition.
@@ -162,7 +207,7 @@ pub struct CheckpointRecord {
     pub resume: Option<Resume>,
     /// Which life of the hub the position belongs to, where the hub tells.
     pub stream: Option<StreamId>,
-    /// When it was written, by the store's clock, for people.
+    /// When the position was written, by the store's clock, for people. A seal keeps it: it is the position's age.
     pub time: Timestamp,
     /// The last write.
     pub op: Op,

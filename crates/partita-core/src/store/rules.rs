@@ -8,8 +8,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{
-    AtomicCheckpoint, CheckpointRecord, CheckpointWrite, InstanceRecord, InstanceSeen, InstanceState,
-    InstanceWrite, MoveRecord, Op, Ownership, OwnershipWrite, Resume, Version,
+    Adoption, AtomicCheckpoint, CheckpointRecord, CheckpointWrite, GroupView, InstanceDetails,
+    InstanceRecord, InstanceSeen, InstanceState, InstanceWrite, MoveRecord, Op, Ownership, OwnershipWrite,
+    Resume, Version,
 };
 use crate::model::{Epoch, Incarnation, PartitionId, StreamId, StreamPosition, Timestamp};
 
@@ -53,7 +54,37 @@ fn tombstone(victim: &Incarnation) -> InstanceRecord {
         declines: Vec::new(),
         state: InstanceState::Dead,
         beat: 0,
+        details: InstanceDetails::default(),
     }
+}
+
+/// Why the records of one scope cannot become those of another, or none if they can.
+///
+/// Records that this version of Partita wrote are of somebody who goes by that name now, so they are left alone.
+///
+/// `former` and `checkpoints` are all records of the scope to move, `to_is_empty` says whether the other has none, and
+/// `stream` is the life of the hub that the other one reads, where the hub tells.
+pub fn adoption(
+    former: &GroupView,
+    checkpoints: &[CheckpointRecord],
+    to_is_empty: bool,
+    stream: Option<&StreamId>,
+) -> Option<Adoption> {
+    let is_empty = former.ownerships.is_empty() && former.instances.is_empty() && checkpoints.is_empty();
+    let is_recent = former.instances.iter().any(|seen| seen.record.details.initial_position.is_some())
+        || checkpoints
+            .iter()
+            .any(|held| matches!(&held.resume, Some(Resume::After(last)) if last.enqueued_time.is_some()));
+    if is_empty || is_recent || !to_is_empty {
+        return Some(Adoption::Nothing);
+    }
+    let is_live =
+        |seen: &&InstanceSeen| seen.record.state == InstanceState::Live && seen.age < seen.record.ttl;
+    if let Some(live) = former.instances.iter().find(is_live) {
+        return Some(Adoption::InUse(live.clone()));
+    }
+    let other = checkpoints.iter().find_map(|held| held.stream.as_ref().filter(|held| stream != Some(held)));
+    other.filter(|_| stream.is_some()).map(|other| Adoption::OtherStream(other.clone()))
 }
 
 /// The ownership record that `write` leaves and the move to log, or none if it is refused.
@@ -177,7 +208,8 @@ fn seal(
             let held = held.unwrap_or_else(|| unsealed(partition, op));
             CheckpointChange::Write(CheckpointRecord {
                 epoch,
-                time: now,
+                // The age of a position must not begin anew because its partition has a new owner.
+                time: if held.resume.is_some() { held.time } else { now },
                 op: op.clone(),
                 version: NOT_WRITTEN,
                 ..held

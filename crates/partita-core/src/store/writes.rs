@@ -173,3 +173,16 @@ pub enum CheckpointOutcome {
     /// Nothing was written: the position would fall.
     Behind(CheckpointRecord),
 }
+
+/// What became of [`adopt_scope`](super::CheckpointStore::adopt_scope).
+#[derive(Clone, PartialEq, Debug)]
+pub enum Adoption {
+    /// All records of the one scope are the other's now.
+    Moved,
+    /// There was nothing to move: the one has no records, or the other has some already.
+    Nothing,
+    /// Nothing was moved: this instance of the former scope is live.
+    InUse(InstanceSeen),
+    /// Nothing was moved: a checkpoint of the former scope belongs to another hub, or to a former life of this one.
+    OtherStream(StreamId),
+}

@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use partita_core::model::{ConsumerGroup, Epoch, Incarnation, PartitionId, Position, Scope};
+use partita_core::model::{ConsumerGroup, Epoch, Incarnation, PartitionId, Position, Scope, StreamId};
 use partita_core::store::{
-    CheckpointOutcome, CheckpointRecord, CheckpointStore, CheckpointWrite, GroupView, InstanceOutcome,
-    InstanceRecord, InstanceSeen, InstanceState, InstanceWrite, MemoryStore, MoveRecord, Ownership,
-    OwnershipOutcome, OwnershipWrite, Resume, StoreError, StoreProperties, StoreResult,
+    Adoption, CheckpointOutcome, CheckpointRecord, CheckpointStore, CheckpointWrite, GroupView,
+    InstanceOutcome, InstanceRecord, InstanceSeen, InstanceState, InstanceWrite, MemoryStore, MoveRecord,
+    Ownership, OwnershipOutcome, OwnershipWrite, Resume, StoreError, StoreProperties, StoreResult,
 };
 
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -44,6 +44,8 @@ pub(crate) enum Fault {
     NotificationLost,
     OnlyLaterChanges,
     WakesAlways,
+    /// Says that it moved records, and leaves them.
+    AdoptionPretended,
 }
 
 pub(crate) struct Broken {
@@ -287,6 +289,20 @@ impl CheckpointStore for Broken {
                 moves.extend(moves.clone());
             }
             Ok(moves)
+        })
+    }
+
+    fn adopt_scope<'a>(
+        &'a self,
+        from: &'a Scope,
+        to: &'a Scope,
+        stream: Option<&'a StreamId>,
+    ) -> BoxFuture<'a, StoreResult<Adoption>> {
+        Box::pin(async move {
+            match self.fault {
+                Fault::AdoptionPretended => Ok(Adoption::Moved),
+                _ => self.inner.adopt_scope(&self.scope(from), &self.scope(to), stream).await,
+            }
         })
     }
 

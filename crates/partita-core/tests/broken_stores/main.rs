@@ -59,6 +59,15 @@ const FAULTS: &[(Fault, &[&str])] = &[
     ),
     (Fault::OnlyLaterChanges, &["change_before_the_question_is_told"]),
     (Fault::WakesAlways, &["heartbeats_wake_nobody"]),
+    (
+        Fault::AdoptionPretended,
+        &[
+            "adopted_scope_has_all_records",
+            "scope_in_use_is_not_adopted",
+            "scope_of_another_stream_is_not_adopted",
+            "scope_with_records_adopts_none",
+        ],
+    ),
 ];
 
 struct Harness {

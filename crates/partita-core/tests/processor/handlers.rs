@@ -65,7 +65,7 @@ async fn on_error_is_told_instance_partition_and_operation() {
     assert_eq!(world.errors.of(Operation::HandlerStopping).len(), 2);
     let failed = world.errors.of(Operation::HandlerEvents);
     assert!(failed.iter().all(|error| error.partition == Some(partition(1))) && !failed.is_empty());
-    assert_eq!(failed[0].to_string(), "a, partition 1: handling events: no");
+    assert_eq!(failed[0].to_string(), "a, partition 1, event 0, attempt 1: handling events: no");
 }
 
 /// Panics before it returns a future, where that is easy to overlook.

@@ -7,7 +7,9 @@ mod handlers;
 mod hardship;
 mod moves;
 mod options;
+mod past;
 mod races;
+mod records;
 mod seeks;
 #[path = "../support/mod.rs"]
 mod support;

@@ -67,6 +67,7 @@ fn the_documented_defaults_are_the_codes() {
                 ("on_failure", "retry for ever (backoff 100ms..30s)") => {
                     "Retry {first: 100ms,longest: 30s,}".to_owned()
                 }
+                ("changed_past", "refuse") => "Refuse".to_owned(),
                 ("timing", "from the store") => "None".to_owned(),
                 (_, value) => value.to_owned(),
             };

@@ -306,9 +306,8 @@ impl Hub {
         let info = self.log.partition(partition)?;
         let last = info.next_seq.checked_sub(1).zip(info.last_offset);
         Some(LastEnqueued {
-            position: last.map(|(seq, offset)| StreamPosition {
-                sequence: SequenceNumber(seq.cast_signed()),
-                offset: Offset::number(offset),
+            position: last.map(|(seq, offset)| {
+                StreamPosition::new(SequenceNumber(seq.cast_signed()), Offset::number(offset))
             }),
             enqueued_time: info.last_time_ms.map(Timestamp),
             retrieved: Timestamp::now(),

@@ -271,6 +271,8 @@ impl EventHubsBuilder {
             endpoint,
             path,
             host: self.connection.host().to_owned(),
+            namespace: self.connection.namespace(),
+            former_namespace: self.connection.former_namespace(),
             hub,
             authorization,
             identifier: identifier.into(),

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use partita_core::model::HubName;
+use partita_core::model::{HubName, Namespace};
 use thiserror::Error;
 
 use super::Secret;
@@ -114,6 +114,22 @@ impl ConnectionString {
         self.port
     }
 
+    /// What its hubs' checkpoints are kept under: host and port, in lower case. Ports that say only how a client connects (5671,
+    /// 5672, 443, 80) are left out, so that a hub is the same one in TLS, in plain and in a WebSocket.
+    pub fn namespace(&self) -> Namespace {
+        let host = self.host.to_lowercase();
+        match self.port.filter(|port| !DEFAULT_PORTS.contains(port)) {
+            Some(port) => Namespace::new(format!("{host}:{port}")),
+            None => Namespace::new(host),
+        }
+    }
+
+    /// What [`namespace`](Self::namespace) was in versions that left the port out, if that is something else.
+    pub fn former_namespace(&self) -> Option<Namespace> {
+        let former = Namespace::new(&self.host);
+        (former != self.namespace()).then_some(former)
+    }
+
     /// The hub that the string is of, if it is not of a namespace.
     pub fn hub(&self) -> Option<&HubName> {
         self.hub.as_ref()
@@ -135,6 +151,9 @@ impl ConnectionString {
         }
     }
 }
+
+/// Ports that are no part of a namespace.
+const DEFAULT_PORTS: [u16; 4] = [5671, 5672, 443, 80];
 
 /// Makes a [`ConnectionString`].
 #[derive(Clone, Debug)]
@@ -285,6 +304,22 @@ mod tests {
 
     fn parse(text: &str) -> Result<ConnectionString, ConnectionStringError> {
         text.replace("KEY", KEY).parse()
+    }
+
+    #[test]
+    fn hubs_of_one_host_have_a_namespace_per_port_and_one_for_all_default_ports() {
+        let of = |endpoint: &str| {
+            let text = format!("Endpoint={endpoint};SharedAccessKeyName=root;SharedAccessKey=KEY");
+            let parsed = parse(&text).expect("a connection string");
+            (parsed.namespace().to_string(), parsed.former_namespace().map(|former| former.to_string()))
+        };
+        assert_eq!(of("sb://localhost:7001"), ("localhost:7001".into(), Some("localhost".into())));
+        assert_eq!(of("sb://localhost:7002/"), ("localhost:7002".into(), Some("localhost".into())));
+        for same in ["sb://localhost", "sb://localhost:5672", "sb://localhost:5671", "sb://localhost:443"] {
+            assert_eq!(of(same), ("localhost".into(), None), "{same}");
+        }
+        assert_eq!(of("sb://[::1]:7001"), ("[::1]:7001".into(), Some("[::1]".into())));
+        assert_eq!(of("sb://NS.example"), ("ns.example".into(), Some("NS.example".into())));
     }
 
     #[test]

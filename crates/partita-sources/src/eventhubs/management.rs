@@ -61,9 +61,11 @@ pub(crate) async fn partition(
     let number = |name| field(&reply, name).and_then(Value::as_i64);
     let last = number("last_enqueued_sequence_number").ok_or_else(missing)?;
     // A partition that never had an event has the number -1.
-    let position = (last >= 0).then(|| StreamPosition {
-        sequence: SequenceNumber(last),
-        offset: Offset::parse(text(&reply, "last_enqueued_offset").unwrap_or_default()),
+    let position = (last >= 0).then(|| {
+        StreamPosition::new(
+            SequenceNumber(last),
+            Offset::parse(text(&reply, "last_enqueued_offset").unwrap_or_default()),
+        )
     });
     let enqueued_time = position.as_ref().and(time(&reply, "last_enqueued_time_utc"));
     Ok(PartitionProperties {

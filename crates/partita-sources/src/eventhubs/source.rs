@@ -53,12 +53,16 @@ impl EventSource for EventHubsSource {
             let properties = management::hub(&self.client).await?;
             let config = self.client.config();
             Ok(HubDescription {
-                namespace: Namespace::new(&*config.host),
+                namespace: config.namespace.clone(),
                 hub: config.hub.clone(),
                 stream: properties.stream,
                 partitions: properties.partitions,
             })
         })
+    }
+
+    fn former_namespaces(&self) -> Vec<Namespace> {
+        self.client.config().former_namespace.iter().cloned().collect()
     }
 
     fn open(&self, request: ReadRequest) -> BoxFuture<'_, Result<Box<dyn PartitionReader>, SourceError>> {

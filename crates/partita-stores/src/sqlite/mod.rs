@@ -43,10 +43,11 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use partita_core::coordination::Timing;
-use partita_core::model::{Incarnation, Scope};
+use partita_core::model::{Incarnation, Scope, StreamId};
 use partita_core::store::{
-    CheckpointOutcome, CheckpointRecord, CheckpointStore, CheckpointWrite, GroupView, InstanceOutcome,
-    InstanceWrite, MoveRecord, OwnershipOutcome, OwnershipWrite, StoreError, StoreProperties, StoreResult,
+    Adoption, CheckpointOutcome, CheckpointRecord, CheckpointStore, CheckpointWrite, GroupView,
+    InstanceOutcome, InstanceWrite, MoveRecord, OwnershipOutcome, OwnershipWrite, StoreError,
+    StoreProperties, StoreResult,
 };
 use rusqlite::Connection;
 use tokio::sync::{Notify, mpsc, oneshot};
@@ -254,6 +255,19 @@ impl CheckpointStore for SqliteStore {
     fn moves<'a>(&'a self, scope: &'a Scope) -> BoxFuture<'a, StoreResult<Vec<MoveRecord>>> {
         let scope = scope.clone();
         Box::pin(self.read("moves", move |db| records::moves(db, &scope)))
+    }
+
+    fn adopt_scope<'a>(
+        &'a self,
+        from: &'a Scope,
+        to: &'a Scope,
+        stream: Option<&'a StreamId>,
+    ) -> BoxFuture<'a, StoreResult<Adoption>> {
+        let clock = Arc::clone(&self.inner.clock);
+        let (from, to, stream) = (from.clone(), to.clone(), stream.cloned());
+        Box::pin(self.write("adopt_scope", true, move |db| {
+            records::adopt_scope(db, &*clock, &from, &to, stream.as_ref())
+        }))
     }
 
     fn changed<'a>(&'a self, scope: &'a Scope, me: &'a Incarnation, cursor: u64) -> BoxFuture<'a, ()> {

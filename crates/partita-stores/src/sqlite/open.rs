@@ -12,8 +12,12 @@ use rusqlite::{Connection, Error, ErrorCode, OpenFlags, Result as SqlResult, Tra
 /// "Prta", in the header of every database of ours.
 const APPLICATION_ID: i32 = 0x5072_7461;
 
-/// Raised when the schema changes.
-const SCHEMA_VERSION: i32 = 1;
+/// Raised when the schema changes, with a step below that brings older databases up to it.
+const SCHEMA_VERSION: i32 = 2;
+
+/// What leads from each version to the next, the first one from version 1. `schema.sql` is the last version; a test compares the
+/// two ways. Columns are only added, and may be null: processes of former versions may have the database open.
+const STEPS: [&str; SCHEMA_VERSION as usize - 1] = [include_str!("schema-2.sql")];
 
 /// How long opening waits for a lock.
 const LOCK_WAIT_MAX: Duration = Duration::from_secs(2);
@@ -146,7 +150,7 @@ fn prepare(path: &Path, db: &Connection) -> Result<(), OpenError> {
     let is_new = {
         // One snapshot: somebody else may be making it at this moment.
         let _snapshot = db.unchecked_transaction().map_err(explained)?;
-        is_new(path, db)?
+        matches!(look(path, db)?, Found::Nothing)
     };
     if db.is_readonly("main").map_err(explained)? {
         return Err(OpenError::ReadOnly(path.to_owned()));
@@ -161,14 +165,18 @@ fn prepare(path: &Path, db: &Connection) -> Result<(), OpenError> {
         }
     }
     become_wal(db).map_err(explained)?;
-    if is_new {
-        create(path, db)?;
-    }
-    Ok(())
+    create_or_upgrade(path, db)
 }
 
-/// Whether there is nothing in it yet; an error if there is something that is not ours. Asked in a transaction.
-fn is_new(path: &Path, db: &Connection) -> Result<bool, OpenError> {
+/// What is in a database.
+enum Found {
+    Nothing,
+    /// Tables of this version, which is one that is known here.
+    Version(i32),
+}
+
+/// What is in it; an error if that is not ours. Asked in a transaction.
+fn look(path: &Path, db: &Connection) -> Result<Found, OpenError> {
     let explained = |error| explain(path, error);
     let number = |pragma: &str| db.pragma_query_value(None, pragma, |row| row.get::<_, i32>(0));
     let application = number("application_id").map_err(explained)?;
@@ -176,11 +184,11 @@ fn is_new(path: &Path, db: &Connection) -> Result<bool, OpenError> {
     let tables: i64 =
         db.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0)).map_err(explained)?;
     match (application, version, tables) {
-        (0, 0, 0) => Ok(true),
+        (0, 0, 0) => Ok(Found::Nothing),
         (APPLICATION_ID, found, _) if found > SCHEMA_VERSION => {
             Err(OpenError::NewerSchema { path: path.to_owned(), found, known: SCHEMA_VERSION })
         }
-        (APPLICATION_ID, SCHEMA_VERSION, 1..) => Ok(false),
+        (APPLICATION_ID, found @ 1.., 1..) => Ok(Found::Version(found)),
         (APPLICATION_ID, ..) => {
             Err(OpenError::Damaged { path: path.to_owned(), what: "its tables are missing".to_owned() })
         }
@@ -204,16 +212,33 @@ fn become_wal(db: &Connection) -> SqlResult<()> {
     }
 }
 
-fn create(path: &Path, db: &Connection) -> Result<(), OpenError> {
+/// Makes the tables of a new database, or those of an older version the current ones. Nothing is written if they are.
+fn create_or_upgrade(path: &Path, db: &Connection) -> Result<(), OpenError> {
     let explained = |error| explain(path, error);
+    let is_current = {
+        let _snapshot = db.unchecked_transaction().map_err(explained)?;
+        matches!(look(path, db)?, Found::Version(SCHEMA_VERSION))
+    };
+    if is_current {
+        return Ok(());
+    }
     let transaction =
         rusqlite::Transaction::new_unchecked(db, TransactionBehavior::Immediate).map_err(explained)?;
     // Somebody else may have been faster.
-    if is_new(path, db)? {
-        transaction.execute_batch(include_str!("schema.sql")).map_err(explained)?;
-        transaction.pragma_update(None, "application_id", APPLICATION_ID).map_err(explained)?;
-        transaction.pragma_update(None, "user_version", SCHEMA_VERSION).map_err(explained)?;
+    match look(path, db)? {
+        Found::Nothing => {
+            transaction.execute_batch(include_str!("schema.sql")).map_err(explained)?;
+            transaction.pragma_update(None, "application_id", APPLICATION_ID).map_err(explained)?;
+        }
+        Found::Version(found) => {
+            // From 1 to the current one: the index of the step that leaves a version is one less than it.
+            let done = usize::try_from(found - 1).unwrap_or(0);
+            for step in &STEPS[done.min(STEPS.len())..] {
+                transaction.execute_batch(step).map_err(explained)?;
+            }
+        }
     }
+    transaction.pragma_update(None, "user_version", SCHEMA_VERSION).map_err(explained)?;
     transaction.commit().map_err(explained)
 }
 

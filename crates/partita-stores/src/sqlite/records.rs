@@ -1,11 +1,11 @@
 //! What reads and writes do, inside a transaction that somebody else began and ends. A write decides before it
 //! changes anything, so a refusal leaves the transaction as it was.
 
-use partita_core::model::{Incarnation, PartitionId, Scope, Timestamp};
+use partita_core::model::{Incarnation, PartitionId, Scope, StreamId, Timestamp};
 use partita_core::store::rules::{self, CheckpointChange};
 use partita_core::store::{
-    CheckpointOutcome, CheckpointRecord, CheckpointWrite, GroupView, InstanceOutcome, InstanceState,
-    InstanceWrite, MOVES_KEPT_MAX, MoveRecord, Ownership, OwnershipOutcome, OwnershipWrite,
+    Adoption, CheckpointOutcome, CheckpointRecord, CheckpointWrite, GroupView, InstanceOutcome,
+    InstanceState, InstanceWrite, MOVES_KEPT_MAX, MoveRecord, Ownership, OwnershipOutcome, OwnershipWrite,
 };
 use rusqlite::{CachedStatement, Connection, OptionalExtension, Result, Row, params};
 
@@ -117,6 +117,30 @@ pub(super) fn write_checkpoint(
     Ok((outcome, false))
 }
 
+pub(super) fn adopt_scope(
+    db: &Connection,
+    clock: &dyn Clock,
+    from: &Scope,
+    to: &Scope,
+    stream: Option<&StreamId>,
+) -> Done<Adoption> {
+    let Some(former) = ScopeRow::load(db, from)? else { return Ok((Adoption::Nothing, false)) };
+    let own = ScopeRow::load(db, to)?;
+    let to_is_empty = match &own {
+        Some(own) => own.is_empty(db)?,
+        None => true,
+    };
+    let (view, checkpoints) = (view(db, clock, from)?, checkpoints(db, from)?);
+    if let Some(refused) = rules::adoption(&view, &checkpoints, to_is_empty, stream) {
+        return Ok((refused, false));
+    }
+    if let Some(own) = own {
+        own.remove(db)?;
+    }
+    former.rename(db, to)?;
+    Ok((Adoption::Moved, true))
+}
+
 pub(super) fn view(db: &Connection, clock: &dyn Clock, scope: &Scope) -> Result<GroupView> {
     let Some(scope) = ScopeRow::load(db, scope)? else { return Ok(GroupView::default()) };
     let mut ownerships =
@@ -179,8 +203,8 @@ fn put_instance(db: &Connection, scope: &ScopeRow, row: &InstanceRow) -> Result<
     let InstanceRow { record, version, beat_at, died_at } = row;
     db.prepare_cached(
         "INSERT OR REPLACE INTO instance (scope, incarnation, host, started, ttl_ms, stopping, declines, beat, \
-         version, boot, stamp, died_boot, died) \
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)",
+         version, boot, stamp, died_boot, died, stream, initial, failing) \
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)",
     )?
     .execute(params![
         scope.id(),
@@ -196,6 +220,9 @@ fn put_instance(db: &Connection, scope: &ScopeRow, row: &InstanceRow) -> Result<
         beat_at.nanos,
         died_at.as_ref().map(|died_at| &*died_at.boot),
         died_at.as_ref().map(|died_at| died_at.nanos),
+        record.details.stream.as_ref().map(|stream| stream.as_str()),
+        record.details.initial_position.as_ref().map(ToString::to_string),
+        rows::of_failing(&record.details.failing),
     ])
     .map(drop)
 }
@@ -229,7 +256,7 @@ fn put_checkpoint(
     let (resume, number, offset) = rows::of_resume(record.resume.as_ref());
     db.prepare_cached(
         "INSERT OR REPLACE INTO checkpoint (scope, partition, epoch, resume, number, \"offset\", stream, time, op_by, \
-         op_number, version) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
+         op_number, version, enqueued) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
     )?
     .execute(params![
         scope.id(),
@@ -243,6 +270,7 @@ fn put_checkpoint(
         of_incarnation(&record.op.by),
         stored(record.op.number),
         stored(rows::version_number(&record.version)),
+        rows::of_enqueued(record.resume.as_ref()),
     ])?;
     Ok(record)
 }

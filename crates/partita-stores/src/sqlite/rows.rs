@@ -8,8 +8,8 @@ use partita_core::model::{
     Timestamp,
 };
 use partita_core::store::{
-    CheckpointRecord, InstanceRecord, InstanceSeen, InstanceState, MoveReason, MoveRecord, Op, Ownership,
-    Resume, Version,
+    CheckpointRecord, FailingPartition, InstanceDetails, InstanceRecord, InstanceSeen, InstanceState,
+    MoveReason, MoveRecord, Op, Ownership, Resume, Version,
 };
 use rusqlite::types::Type;
 use rusqlite::{Error, Result, Row};
@@ -44,19 +44,59 @@ fn incarnation(text: &str) -> Option<Incarnation> {
     Some(Incarnation::new(InstanceId::new(id), u128::from_str_radix(nonce, 16).ok()?))
 }
 
-pub(super) fn of_partitions(partitions: &[PartitionId]) -> String {
-    partitions.iter().map(|partition| format!("{}:{partition}", partition.as_str().len())).collect()
+fn of_texts<'a>(texts: impl IntoIterator<Item = &'a str>) -> String {
+    texts.into_iter().map(|text| format!("{}:{text}", text.len())).collect()
 }
 
-fn partitions(mut text: &str) -> Option<Vec<PartitionId>> {
-    let mut partitions = Vec::new();
-    while !text.is_empty() {
-        let (length, rest) = text.split_once(':')?;
-        let (partition, rest) = rest.split_at_checked(length.parse().ok()?)?;
-        partitions.push(PartitionId::new(partition));
-        text = rest;
+fn texts(mut list: &str) -> Option<Vec<&str>> {
+    let mut texts = Vec::new();
+    while !list.is_empty() {
+        let (length, rest) = list.split_once(':')?;
+        let (text, rest) = rest.split_at_checked(length.parse().ok()?)?;
+        texts.push(text);
+        list = rest;
     }
-    Some(partitions)
+    Some(texts)
+}
+
+pub(super) fn of_partitions(partitions: &[PartitionId]) -> String {
+    of_texts(partitions.iter().map(PartitionId::as_str))
+}
+
+fn partitions(list: &str) -> Option<Vec<PartitionId>> {
+    Some(texts(list)?.into_iter().map(PartitionId::new).collect())
+}
+
+/// The column `failing`; null if nothing fails, as nearly always.
+pub(super) fn of_failing(failing: &[FailingPartition]) -> Option<String> {
+    let one = |failing: &FailingPartition| {
+        let FailingPartition { partition, since, attempts, retry_at, sequence, error } = failing;
+        let numbers =
+            [since.millis(), i64::from(*attempts), retry_at.millis()].map(|number| number.to_string());
+        let sequence = sequence.map(|sequence| sequence.to_string()).unwrap_or_default();
+        let [since, attempts, retry_at] = &numbers;
+        of_texts([partition.as_str(), since, attempts, retry_at, &sequence, error])
+    };
+    (!failing.is_empty()).then(|| failing.iter().map(one).collect())
+}
+
+fn failing(list: Option<&str>) -> Option<Vec<FailingPartition>> {
+    let texts = texts(list.unwrap_or_default())?;
+    let all = texts.chunks(6).map(|one| {
+        let [partition, since, attempts, retry_at, sequence, error] = *one else { return None };
+        Some(FailingPartition {
+            partition: PartitionId::new(partition),
+            since: Timestamp(since.parse().ok()?),
+            attempts: attempts.parse().ok()?,
+            retry_at: Timestamp(retry_at.parse().ok()?),
+            sequence: match sequence {
+                "" => None,
+                sequence => Some(SequenceNumber(sequence.parse().ok()?)),
+            },
+            error: Arc::from(error),
+        })
+    });
+    all.collect()
 }
 
 /// The columns `resume`, `number` and `offset`.
@@ -79,11 +119,16 @@ pub(super) fn of_resume(resume: Option<&Resume>) -> (Option<&'static str>, Optio
     (Some(kind), number, offset.map(Offset::to_string))
 }
 
-fn resume(kind: &str, number: Option<i64>, offset: Option<&str>) -> Option<Resume> {
+fn resume(
+    kind: &str,
+    number: Option<i64>,
+    offset: Option<&str>,
+    enqueued_time: Option<Timestamp>,
+) -> Option<Resume> {
     let sequence = number.map(SequenceNumber);
     let offset = offset.map(Offset::parse);
     Some(match kind {
-        "handled" => Resume::After(StreamPosition { sequence: sequence?, offset: offset? }),
+        "handled" => Resume::After(StreamPosition { sequence: sequence?, offset: offset?, enqueued_time }),
         "earliest" => Resume::At(Position::Earliest),
         "latest" => Resume::At(Position::Latest),
         "at offset" => Resume::At(Position::at_offset(offset?)),
@@ -93,6 +138,14 @@ fn resume(kind: &str, number: Option<i64>, offset: Option<&str>) -> Option<Resum
         "time" => Resume::At(Position::Time(Timestamp(number?))),
         _ => return None,
     })
+}
+
+/// The column `enqueued`.
+pub(super) fn of_enqueued(resume: Option<&Resume>) -> Option<i64> {
+    match resume {
+        Some(Resume::After(last)) => last.enqueued_time.map(Timestamp::millis),
+        _ => None,
+    }
 }
 
 /// An instance's row: the record, when it last beat and, if it is dead, when it died.
@@ -121,6 +174,14 @@ impl InstanceRow {
             declines: sound(partitions(&declines), "declines")?,
             state: if died_at.is_some() { InstanceState::Dead } else { InstanceState::Live },
             beat: loaded(row.get("beat")?),
+            details: InstanceDetails {
+                stream: row.get::<_, Option<String>>("stream")?.map(StreamId::from),
+                initial_position: match row.get::<_, Option<String>>("initial")? {
+                    Some(initial) => Some(sound(initial.parse().ok(), "initial")?),
+                    None => None,
+                },
+                failing: sound(failing(row.get::<_, Option<String>>("failing")?.as_deref()), "failing")?,
+            },
         };
         Ok(Self { record, version: version(row, "version")?, beat_at, died_at })
     }
@@ -152,7 +213,8 @@ pub(super) fn checkpoint(row: &Row<'_>) -> Result<CheckpointRecord> {
         None => None,
         Some(kind) => {
             let offset: Option<String> = row.get("offset")?;
-            Some(sound(self::resume(&kind, row.get("number")?, offset.as_deref()), "resume")?)
+            let enqueued = row.get::<_, Option<i64>>("enqueued")?.map(Timestamp);
+            Some(sound(self::resume(&kind, row.get("number")?, offset.as_deref(), enqueued), "resume")?)
         }
     };
     Ok(CheckpointRecord {

@@ -35,6 +35,9 @@ CREATE TABLE instance (
     stamp           INTEGER NOT NULL,          -- the last heartbeat
     died_boot       TEXT,
     died            INTEGER,                   -- null = live
+    stream          TEXT,                      -- the life of the hub that it reads
+    initial         TEXT,                      -- where it starts a partition without a checkpoint
+    failing         TEXT,                      -- six texts per partition, each as its length in bytes, ':' and the text
     PRIMARY KEY (scope, incarnation)
 ) STRICT, WITHOUT ROWID;
 
@@ -62,6 +65,7 @@ CREATE TABLE checkpoint (
     number          INTEGER,                   -- a sequence number, or a time
     "offset"        TEXT,
     stream          TEXT,
+    enqueued        INTEGER,                   -- when the event at the position came
     time            INTEGER NOT NULL,
     op_by           TEXT NOT NULL,
     op_number       INTEGER NOT NULL,

@@ -62,6 +62,34 @@ impl ScopeRow {
         .map(drop)
     }
 
+    /// Whether it has no records that anything is decided by.
+    pub(super) fn is_empty(&self, db: &Connection) -> Result<bool> {
+        db.prepare_cached(
+            "SELECT NOT EXISTS (SELECT 1 FROM ownership WHERE scope = ?1) \
+             AND NOT EXISTS (SELECT 1 FROM instance WHERE scope = ?1) \
+             AND NOT EXISTS (SELECT 1 FROM checkpoint WHERE scope = ?1)",
+        )?
+        .query_row([self.id], |row| row.get(0))
+    }
+
+    /// Removes a scope that is empty.
+    pub(super) fn remove(self, db: &Connection) -> Result<()> {
+        for table in ["concern", "move"] {
+            db.execute(&format!("DELETE FROM {table} WHERE scope = ?1"), [self.id])?;
+        }
+        db.execute("DELETE FROM scope WHERE id = ?1", [self.id]).map(drop)
+    }
+
+    /// All its records are another scope's from now on.
+    pub(super) fn rename(self, db: &Connection, to: &Scope) -> Result<()> {
+        let (namespace, hub, group) = key(to);
+        db.execute(
+            "UPDATE scope SET namespace = ?2, hub = ?3, consumer_group = ?4 WHERE id = ?1",
+            params![self.id, namespace, hub, group],
+        )
+        .map(drop)
+    }
+
     pub(super) fn id(&self) -> i64 {
         self.id
     }

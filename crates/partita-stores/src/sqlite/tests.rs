@@ -90,6 +90,7 @@ fn record(number: u128) -> InstanceRecord {
         declines: Vec::new(),
         state: InstanceState::Live,
         beat: 0,
+        details: Default::default(),
     }
 }
 
@@ -111,7 +112,7 @@ fn seal(epoch: u64) -> CheckpointWrite {
 }
 
 fn advance(sequence: i64) -> CheckpointWrite {
-    let last = StreamPosition { sequence: SequenceNumber(sequence), offset: Offset::number(0) };
+    let last = StreamPosition::new(SequenceNumber(sequence), Offset::number(0));
     let op = Op { by: incarnation(1), number: 100 };
     CheckpointWrite::Advance { partition: PartitionId::from(0), epoch: Epoch(1), last, stream: None, op }
 }

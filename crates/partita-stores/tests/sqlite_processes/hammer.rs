@@ -74,7 +74,7 @@ pub(crate) fn main() {
         let seal = CheckpointWrite::Seal { partition: partition.clone(), epoch, op: op() };
         store.write_checkpoint(&scope, seal).await.unwrap();
         for n in from.. {
-            let last = StreamPosition { sequence: SequenceNumber(n), offset: Offset::number(0) };
+            let last = StreamPosition::new(SequenceNumber(n), Offset::number(0));
             let write = CheckpointWrite::Advance {
                 partition: partition.clone(),
                 epoch,

@@ -153,6 +153,7 @@ async fn can_write(store: &SqliteStore, scope: &Scope) -> bool {
         declines: Vec::new(),
         state: InstanceState::Live,
         beat: 0,
+        details: Default::default(),
     };
     store.write_instance(&scope, InstanceWrite::Register(record)).await.is_ok()
 }

@@ -40,6 +40,8 @@ impl Native {
         let holdings: Vec<Holding> = self
             .slots
             .iter()
+            // What the hub does not have is nobody's: in the plan it would take the place of something real.
+            .filter(|(partition, _)| self.partitions.contains(*partition))
             .map(|(partition, slot)| {
                 let known = slot.known.as_ref();
                 let me = || Some(self.me.incarnation.clone());

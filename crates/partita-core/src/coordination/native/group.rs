@@ -9,13 +9,17 @@ use crate::balance::OwnerState;
 use crate::coordination::{Effect, StoreCall};
 use crate::model::{Incarnation, PartitionId, Tick};
 use crate::processor::Operation;
-use crate::store::{GroupView, InstanceSeen, StoreError, Version};
+use crate::store::{GroupView, InstanceSeen, StoreError, Version, reads_another};
 
 /// The least and the most time between views that notifications ask for.
 const NOTIFIED_VIEW_PAUSE: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(20));
 
 /// How often to look while waiting for something on a store that does not notify.
 const WAITING_VIEW_PAUSE: Duration = Duration::from_millis(500);
+
+/// For how many cycles an instance may seem to read another hub before that is told: a hub that was reset is noticed by one
+/// after the other.
+const OTHER_HUB_CYCLES: u32 = 3;
 
 /// A view and when it was asked for.
 pub(super) struct Seen {
@@ -45,6 +49,8 @@ pub(super) struct Group {
     pub(super) lapsed: bool,
     /// Instances with another ttl that were already warned about.
     other_ttls: BTreeSet<Incarnation>,
+    /// Since when a live instance has read another hub than we do, and whether that was told.
+    other_hubs: BTreeMap<Incarnation, (Tick, bool)>,
     /// Other incarnations of our own id that were already warned about.
     namesakes: BTreeSet<Incarnation>,
 }
@@ -165,6 +171,7 @@ impl Native {
             }
         }
         self.watch(now, &view, out);
+        self.watch_hubs(now, &view, out);
         self.group.latest = Some(Seen { sent, view });
         self.count_members(now);
         self.reconcile_all(now, sent, out);
@@ -172,6 +179,33 @@ impl Native {
         self.schedule_look(now, sent);
         if again {
             self.look_at(now.max(self.group.notified_view_at()));
+        }
+    }
+
+    /// Notices instances that read another hub under the name of ours, or this one before it was reset. In the latter
+    /// case everybody agrees as soon as the hub was asked again.
+    fn watch_hubs(&mut self, now: Tick, view: &GroupView, out: &mut Vec<Effect>) {
+        let before = std::mem::take(&mut self.group.other_hubs);
+        let lease = self.config.timing.lease();
+        for seen in view.instances.iter().filter(|seen| seen.age < lease) {
+            if !reads_another(seen, self.stream.as_ref()) {
+                continue;
+            }
+            let incarnation = &seen.record.incarnation;
+            let (since, mut told) = before.get(incarnation).copied().unwrap_or_else(|| {
+                out.push(Effect::AskHub);
+                (now, false)
+            });
+            if !told && now.since(since) >= OTHER_HUB_CYCLES * self.config.timing.cycle() {
+                told = true;
+                let error = format!(
+                    "{} reads another hub under the same name, and both share one group: stop one of them, and give each \
+                     hub a store or a consumer group of its own",
+                    incarnation.id().short()
+                );
+                Self::report(None, Operation::View, error, out);
+            }
+            self.group.other_hubs.insert(incarnation.clone(), (since, told));
         }
     }
 

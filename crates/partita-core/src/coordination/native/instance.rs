@@ -6,7 +6,8 @@ use crate::coordination::{DrainReason, Effect, RevokeReason, StoreAnswer, StoreC
 use crate::model::{Incarnation, InstanceId, Tick, Timestamp};
 use crate::processor::Operation;
 use crate::store::{
-    InstanceOutcome, InstanceRecord, InstanceSeen, InstanceState, InstanceWrite, StoreError, Version,
+    FAILING_TOLD_MAX, FailingPartition, InstanceDetails, InstanceOutcome, InstanceRecord, InstanceSeen,
+    InstanceState, InstanceWrite, StoreError, Version,
 };
 
 pub(super) struct Me {
@@ -56,7 +57,20 @@ impl Native {
                 .collect(),
             state: InstanceState::Live,
             beat,
+            details: InstanceDetails {
+                stream: self.stream.clone(),
+                initial_position: Some(self.config.initial_position.clone()),
+                failing: self.failing(),
+            },
         }
+    }
+
+    /// The partitions that have failed for longest, as many as may be told of.
+    fn failing(&self) -> Vec<FailingPartition> {
+        let mut failing: Vec<_> = self.slots.values().filter_map(|slot| slot.failing.clone()).collect();
+        failing.sort_by_key(|one| one.since);
+        failing.truncate(FAILING_TOLD_MAX);
+        failing
     }
 
     /// When this life began, for people.

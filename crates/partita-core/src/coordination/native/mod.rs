@@ -20,7 +20,7 @@ mod slot;
 mod tests;
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ use super::{
     CallId, Coordination, CoordinationView, Effect, Input, Phase, PumpEvent, StoreAnswer, StoreCall, Timing,
 };
 use crate::balance::{Pace, Policy};
-use crate::model::{Epoch, Incarnation, InstanceId, PartitionId, StreamId, Tick, Timestamp};
+use crate::model::{Epoch, Incarnation, InstanceId, PartitionId, Position, StreamId, Tick, Timestamp};
 use crate::processor::{ErrorReport, Operation};
 use crate::store::{BoxError, InstanceState, Op, Resume, StoreError};
 
@@ -53,6 +53,8 @@ pub(crate) struct Config {
     pub(crate) pace: Pace,
     pub(crate) drain_time: Duration,
     pub(crate) cool_down: Duration,
+    /// Where partitions without a checkpoint start: told to whoever counts the lag.
+    pub(crate) initial_position: Position,
     /// Of jitter and of incarnations.
     pub(crate) seed: u64,
 }
@@ -103,6 +105,8 @@ pub(crate) struct Native {
     lease: Lease,
     group: Group,
     slots: BTreeMap<PartitionId, Slot>,
+    /// The partitions that the hub has. Records may be of others: those are nobody's.
+    partitions: BTreeSet<PartitionId>,
     /// Which life of the hub's data positions belong to.
     stream: Option<StreamId>,
     pending: BTreeMap<CallId, (Tick, Purpose)>,
@@ -126,6 +130,7 @@ impl Native {
             me,
             group: Group::default(),
             slots: BTreeMap::new(),
+            partitions: BTreeSet::new(),
             stream: None,
             pending: BTreeMap::new(),
             calls: 0,
@@ -241,6 +246,8 @@ impl Native {
         match event {
             PumpEvent::Checkpoint(target) => self.want_checkpoint(now, partition, target, out),
             PumpEvent::Suspect => self.look(now, out),
+            PumpEvent::AskHub => out.push(Effect::AskHub),
+            PumpEvent::Failing(failing) => self.on_failing(partition, failing),
             PumpEvent::Stopping => self.on_stopping(now, partition),
             PumpEvent::Drained { last, cancelled, give_up } => {
                 self.on_drained(now, partition, last, cancelled, give_up, out);
@@ -259,11 +266,17 @@ impl Coordination for Native {
             Input::Time => {}
             Input::Changed => self.on_changed(now, out),
             Input::Hub(hub) => {
+                let is_another = self.stream.is_some() && self.stream != hub.stream;
                 self.stream = hub.stream;
+                if is_another && self.life == Life::Running {
+                    // Those that see another hub than we do must hear of it soon.
+                    self.beat_now(now, out);
+                }
                 if planted!(GrowthIgnored) && !self.slots.is_empty() {
                     return;
                 }
                 let news = hub.partitions.iter().any(|partition| !self.slots.contains_key(partition));
+                self.partitions = hub.partitions.iter().cloned().collect();
                 for partition in hub.partitions {
                     self.slots.entry(partition).or_default();
                 }
@@ -301,7 +314,7 @@ impl Coordination for Native {
             me: &self.me.incarnation,
             phase,
             group: self.group.latest.as_ref().map(|seen| &seen.view),
-            partitions: self.slots.keys().collect(),
+            partitions: self.partitions.iter().collect(),
             durable: self
                 .slots
                 .iter()

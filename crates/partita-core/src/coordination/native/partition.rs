@@ -8,7 +8,8 @@ use crate::coordination::{DrainReason, Effect, RevokeReason, StoreCall, Target};
 use crate::model::{Epoch, PartitionId, Tick};
 use crate::processor::Operation;
 use crate::store::{
-    CheckpointOutcome, CheckpointRecord, CheckpointWrite, MoveReason, MoveRecord, Ownership, StoreError,
+    CheckpointOutcome, CheckpointRecord, CheckpointWrite, FailingPartition, MoveReason, MoveRecord,
+    Ownership, StoreError,
 };
 
 impl Native {
@@ -54,12 +55,16 @@ impl Native {
         let records = latest.view.ownerships.clone();
         for record in records {
             let partition = record.partition.clone();
+            let me = &self.me.incarnation;
+            let names_me = record.owner.as_ref() == Some(me) || record.next.as_ref() == Some(me);
+            if !names_me && !self.partitions.contains(&partition) && !self.slots.contains_key(&partition) {
+                continue;
+            }
             let slot = self.slots.entry(partition.clone()).or_default();
             // The answer to our own write is news; a view sent before it is not.
             if slot.write.is_some() || sent < slot.known_at {
                 continue;
             }
-            let me = &self.me.incarnation;
             let turned_down = slot.awaits(me)
                 && record.next.is_none()
                 && slot.known.as_ref().is_some_and(|old| old.epoch == record.epoch);
@@ -124,7 +129,7 @@ impl Native {
         if slot.write.is_some() || !slot.retry.is_due(now) {
             return;
         }
-        let unwanted = stopping || slot.declines(now);
+        let unwanted = stopping || slot.declines(now) || !self.partitions.contains(partition);
         let kind = match slot.pump {
             Pump::Absent if owned && unwanted => Some(WriteKind::Release),
             Pump::Absent if owned && !self.lease.is_valid(now) => None,
@@ -227,7 +232,7 @@ impl Native {
     ) {
         let wanted = self.life == Life::Running && self.lease.is_valid(now) && !self.group.lapsed;
         let Some(slot) = self.slots.get_mut(partition) else { return };
-        if wanted && !slot.declines(now) {
+        if wanted && !slot.declines(now) && self.partitions.contains(partition) {
             slot.pump = Pump::Open;
             slot.confirmed = true;
             slot.checkpoint = Checkpoints::at(record.resume.clone());
@@ -338,6 +343,12 @@ impl Native {
         self.drive(now, partition, out);
     }
 
+    /// Keeps what is told of a partition that its pump cannot get on with, for the next heartbeat.
+    pub(super) fn on_failing(&mut self, partition: &PartitionId, failing: Option<FailingPartition>) {
+        let Some(slot) = self.slots.get_mut(partition) else { return };
+        slot.failing = failing.filter(|_| matches!(slot.pump, Pump::Open | Pump::Draining { .. }));
+    }
+
     /// Does not want the partition for a while, and tells the others.
     fn decline(&mut self, now: Tick, partition: &PartitionId, out: &mut Vec<Effect>) {
         let until = now + self.config.cool_down;
@@ -357,6 +368,7 @@ impl Native {
     ) {
         let Some(slot) = self.slots.get_mut(partition) else { return };
         slot.pump = Pump::Absent;
+        slot.failing = None;
         slot.checkpoint.forget();
         out.push(Effect::Closed { partition: partition.clone(), moved });
     }

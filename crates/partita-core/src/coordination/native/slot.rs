@@ -5,7 +5,7 @@ use super::retry::Retry;
 use crate::coordination::DrainReason;
 use crate::model::{Epoch, Incarnation, Tick};
 use crate::processor::Operation;
-use crate::store::{Ownership, Version};
+use crate::store::{FailingPartition, Ownership, Version};
 
 /// What runs here for the partition.
 #[derive(Debug, Default)]
@@ -75,6 +75,8 @@ pub(super) struct Slot {
     /// Until when a running call keeps us from handing it over, or an owner has told us so.
     pub(super) refused_until: Tick,
     pub(super) checkpoint: Checkpoints,
+    /// What the pump tries again and again.
+    pub(super) failing: Option<FailingPartition>,
 }
 
 impl Slot {

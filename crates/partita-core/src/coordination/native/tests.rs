@@ -12,7 +12,7 @@ use crate::coordination::{
     CallId, Coordination, DrainReason, Effect, Input, PumpEvent, StoreAnswer, StoreCall, Target, Timing,
 };
 use crate::model::{
-    ConsumerGroup, Epoch, HubName, Incarnation, InstanceId, Namespace, Offset, PartitionId, Scope,
+    ConsumerGroup, Epoch, HubName, Incarnation, InstanceId, Namespace, Offset, PartitionId, Position, Scope,
     SequenceNumber, StreamPosition, Tick, Timestamp,
 };
 use crate::source::HubDescription;
@@ -51,6 +51,7 @@ impl Bench {
             pace: Pace::Greedy,
             drain_time: Duration::from_secs(10),
             cool_down: Duration::from_secs(10),
+            initial_position: Position::Earliest,
             seed: 7,
         });
         let scope =
@@ -164,6 +165,7 @@ impl Bench {
             declines: Vec::new(),
             state: InstanceState::Live,
             beat: 0,
+            details: Default::default(),
         })));
         other
     }
@@ -202,7 +204,7 @@ fn taken(partition: u32, owner: &Incarnation) -> StoreCall {
 }
 
 fn at(sequence: i64) -> StreamPosition {
-    StreamPosition { sequence: SequenceNumber(sequence), offset: Offset::number(sequence as u64 * 10) }
+    StreamPosition::new(SequenceNumber(sequence), Offset::number(sequence as u64 * 10))
 }
 
 fn advance(sequence: i64) -> Target {

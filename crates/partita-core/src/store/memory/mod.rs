@@ -15,11 +15,12 @@ use tokio::sync::Notify;
 use self::changes::Concerns;
 use self::records::Records;
 use super::{
-    CheckpointOutcome, CheckpointRecord, CheckpointStore, CheckpointWrite, GroupView, InstanceOutcome,
-    InstanceWrite, MoveRecord, OwnershipOutcome, OwnershipWrite, StoreError, StoreProperties, StoreResult,
+    Adoption, CheckpointOutcome, CheckpointRecord, CheckpointStore, CheckpointWrite, GroupView,
+    InstanceOutcome, InstanceWrite, MoveRecord, OwnershipOutcome, OwnershipWrite, StoreError,
+    StoreProperties, StoreResult,
 };
 use crate::coordination::Timing;
-use crate::model::{Incarnation, Scope};
+use crate::model::{Incarnation, Scope, StreamId};
 
 /// Keeps records in memory, for tests, for simulations and for processors that share one process. Clones share the
 /// records. Ages follow tokio's clock, so they stand still while it is paused.
@@ -131,6 +132,27 @@ impl CheckpointStore for MemoryStore {
 
     fn moves<'a>(&'a self, scope: &'a Scope) -> BoxFuture<'a, StoreResult<Vec<MoveRecord>>> {
         Box::pin(async move { Ok(self.scope(scope).lock().moves()) })
+    }
+
+    fn adopt_scope<'a>(
+        &'a self,
+        from: &'a Scope,
+        to: &'a Scope,
+        stream: Option<&'a StreamId>,
+    ) -> BoxFuture<'a, StoreResult<Adoption>> {
+        Box::pin(async move {
+            let mut scopes = self.scopes.lock().unwrap_or_else(PoisonError::into_inner);
+            let to_is_empty = scopes.get(to).is_none_or(|own| own.lock().is_empty());
+            let Some(former) = scopes.get(from).filter(|_| from != to) else { return Ok(Adoption::Nothing) };
+            let refused = former.lock().adoption(to_is_empty, stream);
+            if let Some(refused) = refused {
+                return Ok(refused);
+            }
+            if let Some(former) = scopes.remove(from) {
+                scopes.insert(to.clone(), former);
+            }
+            Ok(Adoption::Moved)
+        })
     }
 
     fn changed<'a>(&'a self, scope: &'a Scope, me: &'a Incarnation, cursor: u64) -> BoxFuture<'a, ()> {

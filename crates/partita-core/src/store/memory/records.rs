@@ -7,12 +7,12 @@ use tokio::time::Instant;
 
 use super::super::rules::{self, CheckpointChange};
 use super::super::{
-    CheckpointOutcome, CheckpointRecord, CheckpointWrite, InstanceOutcome, InstanceRecord, InstanceSeen,
-    InstanceState, InstanceWrite, MOVES_KEPT_MAX, MoveRecord, Ownership, OwnershipOutcome, OwnershipWrite,
-    Version,
+    Adoption, CheckpointOutcome, CheckpointRecord, CheckpointWrite, GroupView, InstanceOutcome,
+    InstanceRecord, InstanceSeen, InstanceState, InstanceWrite, MOVES_KEPT_MAX, MoveRecord, Ownership,
+    OwnershipOutcome, OwnershipWrite, Version,
 };
 use super::changes::{Changes, Concerns};
-use crate::model::{Incarnation, PartitionId, Timestamp};
+use crate::model::{Incarnation, PartitionId, StreamId, Timestamp};
 
 #[derive(Debug, Default)]
 pub(super) struct Records {
@@ -117,6 +117,20 @@ impl Records {
             CheckpointChange::Fenced(held) => CheckpointOutcome::Fenced(held),
             CheckpointChange::Behind(held) => CheckpointOutcome::Behind(held),
         }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.ownerships.is_empty() && self.instances.is_empty() && self.checkpoints.is_empty()
+    }
+
+    /// Why these records cannot become another scope's.
+    pub(super) fn adoption(&self, to_is_empty: bool, stream: Option<&StreamId>) -> Option<Adoption> {
+        let view = GroupView {
+            ownerships: self.ownerships.to_vec(),
+            instances: self.instances(),
+            cursor: self.changes.cursor(),
+        };
+        rules::adoption(&view, &self.checkpoints(), to_is_empty, stream)
     }
 
     pub(super) fn ownerships(&self) -> Arc<Vec<Ownership>> {

@@ -24,6 +24,7 @@ fn register(number: u128) -> InstanceWrite {
         declines: Vec::new(),
         state: InstanceState::Live,
         beat: 0,
+        details: Default::default(),
     })
 }
 

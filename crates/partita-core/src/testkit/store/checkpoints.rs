@@ -58,9 +58,11 @@ pub async fn seal_keeps_the_position(harness: &dyn StoreHarness) {
     let first = applied(group.seal(&p, 1).await);
     assert_eq!((first.epoch, &first.resume), (Epoch(1), &None));
     let moved = applied(group.advance(&p, 1, 10).await);
+    harness.pass(std::time::Duration::from_millis(5)).await;
     let next = applied(group.seal(&p, 7).await);
     assert_eq!(next.epoch, Epoch(7));
     assert_eq!((&next.resume, &next.stream), (&moved.resume, &moved.stream));
+    assert_eq!(next.time, moved.time, "the position is as old as it was");
     assert_ne!(next.version, moved.version, "a seal must change the version");
     assert_eq!(group.stored(&p).await, Some(next));
 }
@@ -175,8 +177,9 @@ pub async fn positions_keep_their_form(harness: &dyn StoreHarness) {
         Resume::At(Position::after_sequence(sequence)),
         Resume::At(Position::Time(Timestamp(-1))),
         Resume::At(Position::Time(Timestamp(1_700_000_000_123))),
-        Resume::After(StreamPosition { sequence, offset: Offset::parse("12:3:4") }),
+        Resume::After(StreamPosition::new(sequence, Offset::parse("12:3:4"))),
         Resume::After(position(0)),
+        Resume::After(StreamPosition { enqueued_time: Some(Timestamp(1_700_000_000_123)), ..position(1) }),
     ];
     for (number, resume) in (0..).zip(resumes) {
         let write = CheckpointWrite::Seek {
@@ -189,6 +192,14 @@ pub async fn positions_keep_their_form(harness: &dyn StoreHarness) {
         let record = applied(group.checkpoint(write.clone()).await);
         let CheckpointWrite::Seek { stream, op, .. } = write else { unreachable!() };
         assert_eq!((&record.resume, &record.stream, &record.op), (&Some(resume), &stream, &op));
-        assert_eq!(group.stored(&p).await, Some(record));
+        let stored = group.stored(&p).await;
+        assert_eq!(stored.as_ref(), Some(&record));
+        // Positions are equal whatever the time of their event.
+        let time = |record: &CheckpointRecord| match &record.resume {
+            Some(Resume::After(last)) => last.enqueued_time,
+            _ => None,
+        };
+        assert_eq!(stored.as_ref().and_then(time), time(&record), "the event's time is kept");
+        assert_eq!(time(&record).is_some(), number == 10);
     }
 }

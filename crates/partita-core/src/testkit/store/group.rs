@@ -202,12 +202,13 @@ pub(super) fn record(incarnation: &Incarnation) -> InstanceRecord {
         declines: Vec::new(),
         state: InstanceState::Live,
         beat: 0,
+        details: Default::default(),
     }
 }
 
 pub(super) fn position(sequence: i64) -> StreamPosition {
     let offset = u64::try_from(sequence).map_or(0, |sequence| sequence * 10);
-    StreamPosition { sequence: SequenceNumber(sequence), offset: Offset::number(offset) }
+    StreamPosition::new(SequenceNumber(sequence), Offset::number(offset))
 }
 
 pub(super) fn after(sequence: i64) -> Option<Resume> {

@@ -4,8 +4,11 @@ use std::time::Duration;
 
 use super::StoreHarness;
 use super::group::{Group, incarnation, record};
-use crate::model::PartitionId;
-use crate::store::{InstanceOutcome, InstanceRecord, InstanceSeen, InstanceState, InstanceWrite, Version};
+use crate::model::{PartitionId, Position, SequenceNumber, StreamId, Timestamp};
+use crate::store::{
+    FailingPartition, InstanceDetails, InstanceOutcome, InstanceRecord, InstanceSeen, InstanceState,
+    InstanceWrite, Version,
+};
 
 fn bury(seen: &InstanceSeen, expect: &Version, age_min: Duration) -> InstanceWrite {
     let victim = seen.record.incarnation.clone();
@@ -61,6 +64,28 @@ pub async fn heartbeat_carries_the_record(harness: &dyn StoreHarness) {
         ttl: std::time::Duration::from_millis(12_345),
         declines: ["10", "2", "a/b"].map(PartitionId::from).to_vec(),
         beat: 1,
+        details: InstanceDetails {
+            stream: Some(StreamId::new("a life, ä/b")),
+            initial_position: Some(Position::Time(Timestamp(1_700_000_000_123))),
+            failing: vec![
+                FailingPartition {
+                    partition: PartitionId::from("a/b"),
+                    since: Timestamp(1),
+                    attempts: u32::MAX,
+                    retry_at: Timestamp(2),
+                    sequence: Some(SequenceNumber(i64::MAX)),
+                    error: "1:2|3, \"ä\"\n4 5".into(),
+                },
+                FailingPartition {
+                    partition: PartitionId::from(2),
+                    since: Timestamp(3),
+                    attempts: 1,
+                    retry_at: Timestamp(4),
+                    sequence: None,
+                    error: "".into(),
+                },
+            ],
+        },
         ..first.record.clone()
     };
     let beat = InstanceWrite::Beat { record: record.clone(), expect: first.version };

@@ -1,5 +1,6 @@
 //! What a [`CheckpointStore`] must do.
 
+mod adoption;
 mod changes;
 mod checkpoints;
 mod group;
@@ -111,6 +112,12 @@ macro_rules! __store_properties {
                 view_is_sorted_and_complete
                 long_and_odd_names
                 dropped_futures_do_no_harm
+            }
+            adoption {
+                adopted_scope_has_all_records
+                scope_in_use_is_not_adopted
+                scope_of_another_stream_is_not_adopted
+                scope_with_records_adopts_none
             }
             changes {
                 change_wakes_the_one_it_concerns

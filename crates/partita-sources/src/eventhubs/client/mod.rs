@@ -22,7 +22,7 @@ use std::time::Duration;
 
 use partita_amqp::message::Message;
 use partita_amqp::performative::Attach;
-use partita_core::model::HubName;
+use partita_core::model::{HubName, Namespace};
 use tokio::sync::Semaphore;
 
 use self::command::{Command, NodeName, Reply};
@@ -51,6 +51,9 @@ pub(crate) struct Config {
     pub(crate) path: Path,
     /// The host that the hub is known by, wherever we connect to.
     pub(crate) host: String,
+    /// What its checkpoints are kept under, and what they were kept under.
+    pub(crate) namespace: Namespace,
+    pub(crate) former_namespace: Option<Namespace>,
     pub(crate) hub: HubName,
     pub(crate) authorization: Authorization,
     /// What we call ourselves.
