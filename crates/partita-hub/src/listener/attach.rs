@@ -16,10 +16,11 @@ use super::node::{Node, REQUEST_CREDIT, Replies, Requests};
 use super::outlet::{Finding, Outlet};
 use crate::broker::{self, Hub, HubReader};
 use crate::fault::{Moment, Spot, Strike};
+use crate::log::AppendError;
 use crate::service::address::{Address, partition_number};
 use crate::service::auth::Right;
 use crate::service::condition::{ARGUMENT_ERROR, NOT_ALLOWED, NOT_IMPLEMENTED, Refusal};
-use crate::service::ingest::{PRODUCER_EPOCH, PRODUCER_ID, PRODUCER_SEQUENCE};
+use crate::service::ingest::{PRODUCER_EPOCH, PRODUCER_ID, PRODUCER_SEQUENCE, producer_numbers};
 use crate::service::selector;
 use crate::source::attach_at_oldest;
 
@@ -88,12 +89,12 @@ impl Core {
         let (hub, pass) = self.find(address, Right::Send)?;
         self.strike(&hub, pass.partition, true, now)?;
         let producer = begin_producer(attach, &hub, pass.partition)?;
-        let idempotent = producer.is_some();
         let mut granted = attach.clone();
-        if let Some(properties) = producer {
+        let producer = producer.map(|(id, properties)| {
             granted.properties = properties;
-        }
-        let kind = Kind::Intake(Intake { hub, partition: pass.partition, idempotent });
+            id
+        });
+        let kind = Kind::Intake(Intake { hub, partition: pass.partition, producer });
         self.attached(id, &granted, pass, kind)?;
         let credit = self.shared().options.credit;
         self.conn.set_credit(id, credit, false);
@@ -269,12 +270,16 @@ impl Core {
     }
 }
 
-/// What an idempotent producer is told in answer to its attach: who it is, and where it stands. `None`: it is none.
+/// Ids that are given here are below this: JavaScript's client reads them as numbers of 53 bits.
+const PRODUCER_ID_END: i64 = 1 << 53;
+
+/// Who an idempotent producer is, and what it is told in answer to its attach: that, and where it stands. `None`: it is
+/// none.
 fn begin_producer(
     attach: &Attach,
     hub: &Hub,
     partition: Option<u32>,
-) -> Result<Option<Vec<(Value, Value)>>, Refusal> {
+) -> Result<Option<(i64, Vec<(Value, Value)>)>, Refusal> {
     if !attach.desired_capabilities.iter().any(|wanted| **wanted == *IDEMPOTENT) {
         return Ok(None);
     }
@@ -283,11 +288,13 @@ fn begin_producer(
         return Err(Refusal::new(ARGUMENT_ERROR, text));
     };
     let number = |name: &str| attach.property(name).and_then(Value::as_i64);
-    let bad = |_| Refusal::new(ARGUMENT_ERROR, "The producer's epoch or sequence number is out of range.");
-    let id = number(PRODUCER_ID).unwrap_or_else(|| fastrand::i64(1..));
-    let epoch = number(PRODUCER_EPOCH).map(i16::try_from).transpose().map_err(bad)?;
-    let claimed = number(PRODUCER_SEQUENCE).map(i32::try_from).transpose().map_err(bad)?;
-    let state = hub.begin_producer(partition, id, epoch)?;
+    let (id, epoch, claimed) =
+        producer_numbers(number(PRODUCER_ID), number(PRODUCER_EPOCH), number(PRODUCER_SEQUENCE))?;
+    let id = id.unwrap_or_else(|| fastrand::i64(1..PRODUCER_ID_END));
+    let state = hub.begin_producer(partition, id, epoch).map_err(|error| match error {
+        AppendError::ProducerStolen { id, epoch: current } => Refusal::producer_stolen(id, epoch, current),
+        error => error.into(),
+    })?;
     // What it says of itself comes first. If its last batch was stored and the answer was lost, it repeats that batch, under the
     // same numbers only if it is not told to go on from others.
     let last = claimed.or(state.last_sequence).unwrap_or(0);
@@ -299,7 +306,7 @@ fn begin_producer(
     let mut properties = attach.properties.clone();
     properties.retain(|(key, _)| !ours.iter().any(|(name, _)| key.as_str() == Some(name)));
     properties.extend(ours.map(|(name, value)| (Value::Symbol(name.into()), value)));
-    Ok(Some(properties))
+    Ok(Some((id, properties)))
 }
 
 /// An answer with the termini that the client named. Neither is missing: some clients take that for a refusal. Of the

@@ -25,8 +25,8 @@ pub(super) struct Intake {
     pub(super) hub: Arc<Hub>,
     /// Where its events go, unless their key says.
     pub(super) partition: Option<u32>,
-    /// Whether what it repeats is not appended again.
-    pub(super) idempotent: bool,
+    /// The id of an idempotent producer: what it repeats is not appended again.
+    pub(super) producer: Option<i64>,
 }
 
 /// A batch that waits for the log.
@@ -35,6 +35,8 @@ pub(super) struct Append {
     delivery: DeliveryId,
     /// The client wants no answer.
     settled: bool,
+    /// Of an idempotent producer.
+    epoch: Option<i16>,
 }
 
 /// A batch on its way to a hub's log.
@@ -120,9 +122,15 @@ impl Core {
         let Some(Kind::Intake(intake)) = self.links.get(&delivery.link).map(|link| &link.kind) else {
             return Ok(true);
         };
-        let (hub, partition, idempotent) = (intake.hub.clone(), intake.partition, intake.idempotent);
+        let (hub, partition, producer) = (intake.hub.clone(), intake.partition, intake.producer);
         let bytes_max = usize::try_from(self.shared().options.message_bytes_max).unwrap_or(usize::MAX);
         let message = ingest(delivery.format, &delivery.payload, bytes_max)?;
+        // Clients that lose digits of a number would pass for one another.
+        let stamp = match (producer, message.producer) {
+            (Some(id), Some(stamp)) if stamp.id != id => return Err(Refusal::other_producer(stamp.id, id)),
+            (Some(_), stamp) => stamp,
+            (None, _) => None,
+        };
         let meant = partition.or_else(|| message.key.map(|key| partition_of(key, hub.partitions())));
         let spot = Spot { hub: hub.name().as_str(), partition: meant, sends: true, moment: Moment::Sent };
         match self.shared().faults.strike(&spot, now) {
@@ -136,11 +144,11 @@ impl Core {
         let Some(batch) = message.batch else { return Ok(false) };
         self.next_token += 1;
         let token = self.next_token;
-        let append = Append { link: delivery.link, delivery: delivery.id, settled: delivery.settled };
+        let epoch = stamp.map(|stamp| stamp.epoch);
+        let append = Append { link: delivery.link, delivery: delivery.id, settled: delivery.settled, epoch };
         self.appends.insert(token, append);
         let key = message.key.filter(|_| partition.is_none()).map(str::to_owned);
-        let producer = message.producer.filter(|_| idempotent);
-        let sending = Sending { token, hub, partition, key, batch, producer };
+        let sending = Sending { token, hub, partition, key, batch, producer: stamp };
         match sending.send(&self.sink) {
             Ok(()) => Ok(true),
             Err(AppendError::QueueFull) => {
@@ -190,7 +198,12 @@ impl Core {
                 _ if append.settled => {}
                 Ok(_) => accepted.push((append.link, append.delivery)),
                 Err(error) => {
-                    let refusal = Refusal::from(error);
+                    let refusal = match error {
+                        AppendError::ProducerStolen { id, epoch } => {
+                            Refusal::producer_stolen(id, append.epoch, epoch)
+                        }
+                        error => Refusal::from(error),
+                    };
                     tracing::debug!(connection = self.id(), %refusal, "message is rejected");
                     let state = DeliveryState::rejected(error_of(&refusal));
                     self.settle(append.link, append.delivery.into(), state, now);

@@ -73,6 +73,31 @@ impl Refusal {
         )
     }
 
+    /// A number of an idempotent producer is negative, or larger than its type.
+    pub fn producer_out_of_range() -> Self {
+        Self::new(
+            OUT_OF_RANGE,
+            "Invalid range for idempotent producer state. Producer Id, Epoch, and Sequence Number must be zero or positive.",
+        )
+    }
+
+    /// A later incarnation of an idempotent producer took over. `received` is the epoch that it has itself, where that is known.
+    pub fn producer_stolen(id: i64, received: Option<i16>, current: i16) -> Self {
+        let received = received.map_or_else(String::new, |epoch| format!("Received:{epoch} "));
+        let text = format!(
+            "A producer with a higher epoch took over. {received}Current:{current}. Producer id:{id}."
+        );
+        Self::new(PRODUCER_STOLEN, text)
+    }
+
+    /// A message names another producer than its link does. It would be judged by the numbers of that other one.
+    pub fn other_producer(found: i64, id: i64) -> Self {
+        let text = format!(
+            "The message has the producer id {found} and its link {id}: send with the id that the attach was answered with."
+        );
+        Self::new(ARGUMENT_ERROR, text)
+    }
+
     /// A message is larger than the link takes.
     pub fn too_large(bytes: u64, bytes_max: u64) -> Self {
         Self::new(
@@ -106,8 +131,18 @@ impl From<AppendError> for Refusal {
             AppendError::Deleted => {
                 Self::new(NOT_FOUND, "The messaging entity could not be found: the hub was deleted.")
             }
-            AppendError::OutOfOrder { .. } => Self::new(OUT_OF_ORDER, error.to_string()),
-            AppendError::ProducerStolen { .. } => Self::new(PRODUCER_STOLEN, error.to_string()),
+            AppendError::OutOfOrder { id, expected, found } => {
+                // Numbers go round, so that half of them are before any one.
+                let is_old =
+                    expected.wrapping_sub(found).cast_unsigned() & i32::MAX.cast_unsigned() < 1 << 30;
+                let what =
+                    if is_old { "an old sequence number" } else { "a sequence number that is not the next" };
+                let text = format!(
+                    "The producer sent {what}. Received:{found} Expected:{expected}. Producer id:{id}."
+                );
+                Self::new(OUT_OF_ORDER, text)
+            }
+            AppendError::ProducerStolen { id, epoch } => Self::producer_stolen(id, None, epoch),
             // Busy is what every client tries again after.
             other if other.is_retriable() => Self::new(SERVER_BUSY, other.to_string()),
             other => Self::new(INTERNAL_ERROR, other.to_string()),

@@ -88,11 +88,24 @@ fn stamp(notes: &Notes<'_>) -> Result<Option<ProducerStamp>, Refusal> {
     let (Some(id), Some(epoch), Some(sequence)) = (notes.id, notes.epoch, notes.sequence) else {
         return Ok(None);
     };
-    let epoch = i16::try_from(epoch).ok();
-    let (Some(epoch), Ok(sequence)) = (epoch, i32::try_from(sequence)) else {
-        return Err(Refusal::new(ARGUMENT_ERROR, "The producer's epoch or sequence number is out of range."));
+    let (id, epoch, sequence) = producer_numbers(Some(id), Some(epoch), Some(sequence))?;
+    Ok(id.zip(epoch).zip(sequence).map(|((id, epoch), sequence)| ProducerStamp { id, epoch, sequence }))
+}
+
+/// The numbers of an idempotent producer, those that it gives, in the types that they have.
+pub(crate) fn producer_numbers(
+    id: Option<i64>,
+    epoch: Option<i64>,
+    sequence: Option<i64>,
+) -> Result<(Option<i64>, Option<i16>, Option<i32>), Refusal> {
+    let narrow = |number: Option<i64>, max: i64| match number {
+        Some(number) if !(0..=max).contains(&number) => Err(Refusal::producer_out_of_range()),
+        number => Ok(number),
     };
-    Ok(Some(ProducerStamp { id, epoch, sequence }))
+    let id = narrow(id, i64::MAX)?;
+    let epoch = narrow(epoch, i16::MAX.into())?.map(|epoch| epoch as i16);
+    let sequence = narrow(sequence, i32::MAX.into())?.map(|sequence| sequence as i32);
+    Ok((id, epoch, sequence))
 }
 
 struct Intake {

@@ -215,6 +215,95 @@ async fn an_idempotent_producer_s_repetition_is_accepted_and_stored_once() {
 }
 
 #[tokio::test]
+async fn ids_of_producers_survive_a_client_that_reads_them_as_floating_point_numbers() {
+    let hosted = Hosted::new().await;
+    let mut client = hosted.client().await;
+    for n in 0..200 {
+        let attach = Attach { name: format!("js-{n}").into(), ..producer(Vec::new()) };
+        let (link, answer) = client.attach(attach).await.expect("attached");
+        let Some(Value::Long(id)) = answer.property("com.microsoft:producer-id") else { panic!("no id") };
+        assert_eq!((*id as f64) as i64, *id);
+        assert!((0..1 << 53).contains(id), "{id}");
+        client.wire.connection().detach(link, None);
+    }
+}
+
+#[tokio::test]
+async fn an_event_of_another_producer_than_the_link_s_is_refused_and_not_taken_for_a_repetition() {
+    let hosted = Hosted::new().await;
+    let mut client = hosted.client().await;
+    let claim = |id: i64| vec![property("com.microsoft:producer-id", Value::Long(id))];
+    let (one, _) =
+        client.attach(Attach { name: "one".into(), ..producer(claim(7)) }).await.expect("attached");
+    let (two, _) =
+        client.attach(Attach { name: "two".into(), ..producer(claim(8)) }).await.expect("attached");
+    assert_eq!(client.send(one, mark(&Value::Long(7), 0, 1, "first")).await, DeliveryState::Accepted);
+    // As if both had been rounded to the same number: it must not be accepted and left out.
+    let (condition, words) = rejected(&client.send(two, mark(&Value::Long(7), 0, 1, "second")).await);
+    assert_eq!(condition, "com.microsoft:argument-error");
+    assert!(words.contains("producer id 7") && words.contains("its link 8"), "{words}");
+    assert_eq!(client.send(two, mark(&Value::Long(8), 0, 1, "second")).await, DeliveryState::Accepted);
+}
+
+#[tokio::test]
+async fn negative_numbers_of_a_producer_are_out_of_range_at_once() {
+    let hosted = Hosted::new().await;
+    let mut client = hosted.client().await;
+    let words = "Invalid range for idempotent producer state. Producer Id, Epoch, and Sequence Number must be zero or positive.";
+    for (name, value) in [
+        ("com.microsoft:producer-id", Value::Long(-1)),
+        ("com.microsoft:producer-epoch", Value::Short(-1)),
+        ("com.microsoft:producer-sequence-number", Value::Int(-1)),
+    ] {
+        let attach = Attach { name: name.into(), ..producer(vec![property(name, value)]) };
+        let error = client.attach(attach).await.expect_err(name);
+        assert_eq!(&*error.condition, "com.microsoft:argument-out-of-range", "{name}");
+        assert!(error.description.as_deref().is_some_and(|text| text.starts_with(words)), "{error}");
+    }
+    let claim = vec![property("com.microsoft:producer-id", Value::Long(7))];
+    let (link, _) = client.attach(producer(claim)).await.expect("attached");
+    for message in [
+        mark(&Value::Long(-7), 0, 1, "x"),
+        mark(&Value::Long(7), -1, 1, "x"),
+        mark(&Value::Long(7), 0, -1, "x"),
+    ] {
+        let (condition, said) = rejected(&client.send(link, message).await);
+        assert_eq!(condition, "com.microsoft:argument-out-of-range");
+        assert!(said.starts_with(words), "{said}");
+    }
+    assert_eq!(client.send(link, mark(&Value::Long(7), 0, 1, "x")).await, DeliveryState::Accepted);
+}
+
+#[tokio::test]
+async fn what_a_producer_did_wrong_is_said_in_the_words_that_the_sdk_s_tests_want() {
+    let hosted = Hosted::new().await;
+    let mut client = hosted.client().await;
+    let id = Value::Long(7);
+    let claim = |epoch: i16| {
+        vec![
+            property("com.microsoft:producer-id", Value::Long(7)),
+            property("com.microsoft:producer-epoch", Value::Short(epoch)),
+        ]
+    };
+    let (old, _) =
+        client.attach(Attach { name: "old".into(), ..producer(claim(0)) }).await.expect("attached");
+    for sequence in 1..=6 {
+        assert_eq!(client.send(old, mark(&id, 0, sequence, "x")).await, DeliveryState::Accepted);
+    }
+    let (_, words) = rejected(&client.send(old, mark(&id, 0, 1, "x")).await);
+    assert!(words.contains("old sequence"), "{words}");
+    let (_, words) = rejected(&client.send(old, mark(&id, 0, 9, "x")).await);
+    assert!(!words.contains("old sequence"), "{words}");
+    client.attach(Attach { name: "new".into(), ..producer(claim(1)) }).await.expect("attached");
+    let (condition, words) = rejected(&client.send(old, mark(&id, 0, 7, "x")).await);
+    assert_eq!(condition, "com.microsoft:producer-epoch-stolen");
+    assert!(words.contains("Received:0 Current:1"), "{words}");
+    let error =
+        client.attach(Attach { name: "third".into(), ..producer(claim(0)) }).await.expect_err("stolen");
+    assert!(error.to_string().contains("Received:0 Current:1"), "{error}");
+}
+
+#[tokio::test]
 async fn links_to_what_is_not_there_are_refused_in_the_documented_words() {
     let hosted = Hosted::new().await;
     let mut client = hosted.stranger().await;
