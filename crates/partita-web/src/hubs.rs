@@ -30,6 +30,8 @@ pub(crate) struct HubView {
     bytes: u64,
     /// Whether a disk failed and it takes no more events.
     read_only: bool,
+    /// Whether nothing can be sent or read because somebody said so.
+    disabled: bool,
 }
 
 /// A hub with its partitions.
@@ -71,6 +73,7 @@ impl HubView {
             events: infos.map(|info| info.next_seq - info.first_seq).sum(),
             bytes: hub.log().size().1,
             read_only: hub.log().is_read_only(),
+            disabled: hub.is_disabled(),
         }
     }
 }
@@ -113,6 +116,8 @@ pub(crate) struct Changes {
     partition_count: Option<u32>,
     retention_seconds: Option<u64>,
     retention_bytes: Option<u64>,
+    /// Whether it refuses to be sent to and read from.
+    disabled: Option<bool>,
 }
 
 #[derive(Deserialize)]
@@ -172,6 +177,9 @@ pub(crate) async fn change(
         let retention = changed(hub.retention(), asked.retention_seconds, asked.retention_bytes);
         if retention != hub.retention() {
             hub.set_retention(retention)?;
+        }
+        if let Some(disabled) = asked.disabled {
+            hub.set_disabled(disabled)?;
         }
         Ok(hub)
     });

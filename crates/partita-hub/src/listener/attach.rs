@@ -5,12 +5,11 @@ use std::task::Poll;
 use std::time::Instant;
 
 use partita_amqp::connection::{LinkId, SessionId};
-use partita_amqp::performative::{Attach, Role, Source, Target};
-use partita_amqp::types::Symbol;
+use partita_amqp::performative::{Attach, ReceiverSettleMode, Role, SenderSettleMode, Source, Target};
 use partita_core::model::{ConsumerGroup, Epoch, Position, Timestamp, Value};
 
 use super::core::{Core, Kind, Link, Pass, error_of};
-use super::intake::Intake;
+use super::intake::{Credit, Intake};
 use super::mailbox::Bell;
 use super::node::{Node, REQUEST_CREDIT, Replies, Requests};
 use super::outlet::{Finding, Outlet};
@@ -28,7 +27,6 @@ const EPOCH: &str = "com.microsoft:epoch";
 /// The second one is the Rust client's.
 const RECEIVER_NAME: [&str; 2] = ["com.microsoft:receiver-name", "com.microsoft.com:receiver-name"];
 const RUNTIME_METRIC: &str = "com.microsoft:enable-receiver-runtime-metric";
-const GEOREPLICATION: &str = "com.microsoft:georeplication";
 const IDEMPOTENT: &str = "com.microsoft:idempotent-producer";
 
 impl Core {
@@ -39,11 +37,12 @@ impl Core {
         }
     }
 
-    /// Clients wait for an attach before a detach, with the termini that they named.
+    /// Clients wait for an attach before a detach: without termini, as from the service, which is how most of them know at
+    /// once that they are refused.
     fn refuse(&mut self, id: LinkId, attach: &Attach, refusal: &Refusal) {
-        let mut answer = answer_to(attach);
-        self.limit(&mut answer);
-        self.conn.answer_attach(id, answer);
+        if self.wants_termini {
+            self.conn.answer_attach(id, answer_to(attach));
+        }
         self.conn.detach(id, Some(error_of(refusal)));
     }
 
@@ -60,6 +59,10 @@ impl Core {
         };
         let pass = Pass { address, partition: None, right: None, until: None };
         match (node, attach.role) {
+            (Some(Node::Cbs), Role::Sender) if self.puts_tokens() => {
+                let text = format!("A link to connection '{}' $cbs node has already been opened.", self.id());
+                return Err(Refusal::new(NOT_ALLOWED, text));
+            }
             (Some(node), Role::Sender) => {
                 self.attached(id, attach, pass, Kind::Requests(Requests { node }))?;
                 self.conn.set_credit(id, REQUEST_CREDIT, false);
@@ -73,6 +76,12 @@ impl Core {
             (None, Role::Receiver) => self.admit_receiver(id, attach, pass.address, now)?,
         }
         Ok(())
+    }
+
+    /// Whether there is a link for tokens already.
+    fn puts_tokens(&self) -> bool {
+        let is_one = |link: &Link| matches!(link.kind, Kind::Requests(Requests { node: Node::Cbs }));
+        self.links.values().any(is_one)
     }
 
     fn admit_sender(
@@ -94,10 +103,10 @@ impl Core {
             granted.properties = properties;
             id
         });
-        let kind = Kind::Intake(Intake { hub, partition: pass.partition, producer });
+        let credit = Credit::new(self.shared().options.credit, pass.partition);
+        let kind = Kind::Intake(Intake { hub, partition: pass.partition, producer, credit });
         self.attached(id, &granted, pass, kind)?;
-        let credit = self.shared().options.credit;
-        self.conn.set_credit(id, credit, false);
+        self.conn.set_credit(id, credit.target, false);
         Ok(())
     }
 
@@ -120,6 +129,9 @@ impl Core {
         self.strike(&hub, Some(partition), false, now)?;
         let wanted = self.wanted(attach, group, partition)?;
         let from = wanted.from.clone();
+        if let Some(refusal) = selector::beyond_empty(&from, hub.partition(partition)) {
+            return Err(refusal);
+        }
         match from {
             // These places are found by reading.
             Position::Offset { .. } | Position::Time(_) => {
@@ -162,8 +174,9 @@ impl Core {
             Err(error) => {
                 let info = link.pass.partition.and_then(|partition| hub.partition(partition));
                 let refusal = selector::refusal(&from, error, info);
-                self.conn.answer_attach(id, answer_to(&attach));
-                self.detach(id, &refusal);
+                tracing::debug!(connection = self.id(), link = %attach.name, %refusal, "link is refused");
+                self.refuse(id, &attach, &refusal);
+                self.remove(id);
             }
         }
     }
@@ -215,6 +228,9 @@ impl Core {
         let until = self.tokens.allow(&address.to_string(), right, Timestamp::now())?;
         let name = address.hub().unwrap_or_default();
         let hub = self.shared().broker.hub(name).ok_or_else(|| Refusal::not_found(name))?;
+        if hub.is_disabled() {
+            return Err(Refusal::disabled(hub.name()));
+        }
         let partition =
             address.partition().map(|text| partition_number(text, hub.partitions())).transpose()?;
         Ok((hub, Pass { address, partition, right: Some(right), until }))
@@ -246,25 +262,27 @@ impl Core {
     /// Answers, and keeps the link.
     fn attached(&mut self, id: LinkId, attach: &Attach, pass: Pass, kind: Kind) -> Result<(), Refusal> {
         let session = self.session_of(id)?;
-        let answer = self.granted(attach);
+        let mut answer = self.granted(attach);
+        if matches!(kind, Kind::Requests(_) | Kind::Replies(_)) {
+            answer.max_message_size = Some(u64::MAX);
+        }
         self.conn.answer_attach(id, answer);
         self.insert(id, Link { session, pass, kind });
         Ok(())
     }
 
-    /// Tells senders the largest message, also those that are refused: Go makes its batch before it looks for an error.
-    fn limit(&self, answer: &mut Attach) {
-        if answer.role == Role::Receiver {
-            answer.max_message_size = Some(self.shared().options.message_bytes_max);
-        }
-    }
-
-    /// The answer that grants what is known here.
+    /// The answer that grants what is known here, in the service's words: receivers get settled messages, senders settle
+    /// first, and no capability is offered, whatever is desired.
     fn granted(&self, attach: &Attach) -> Attach {
         let mut answer = answer_to(attach);
-        self.limit(&mut answer);
-        let known = |wanted: &&Symbol| [RUNTIME_METRIC, GEOREPLICATION, IDEMPOTENT].contains(&&***wanted);
-        answer.offered_capabilities = attach.desired_capabilities.iter().filter(known).cloned().collect();
+        answer.max_message_size = Some(self.shared().options.message_bytes_max);
+        match attach.role {
+            Role::Receiver if answer.snd_settle_mode == SenderSettleMode::Unsettled => {
+                answer.snd_settle_mode = SenderSettleMode::Settled;
+            }
+            Role::Receiver => {}
+            Role::Sender => answer.rcv_settle_mode = ReceiverSettleMode::First,
+        }
         answer.properties = attach.properties.clone();
         answer
     }

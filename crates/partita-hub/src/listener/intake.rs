@@ -8,6 +8,7 @@ use partita_amqp::connection::{Delivery, DeliveryId, DeliveryRange, LinkId};
 use partita_amqp::performative::DeliveryState;
 
 use super::core::{Core, Kind, error_of};
+use super::node::REQUEST_CREDIT;
 use crate::broker::{Hub, Route, partition_of};
 use crate::fault::{Moment, Spot, Strike};
 use crate::log::{Ack, AckSink, AppendError, EncodedBatch, ProducerStamp};
@@ -27,6 +28,29 @@ pub(super) struct Intake {
     pub(super) partition: Option<u32>,
     /// The id of an idempotent producer: what it repeats is not appended again.
     pub(super) producer: Option<i64>,
+    pub(super) credit: Credit,
+}
+
+/// How many messages a sender may have under way, and after how many it is told so again.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Credit {
+    pub(super) target: u32,
+    used: u32,
+}
+
+impl Credit {
+    /// As the service does it: 300 for a hub, renewed at half; 1,000 for a partition, renewed at every 100. Other settings
+    /// keep the proportions.
+    pub(super) fn new(setting: u32, partition: Option<u32>) -> Self {
+        match partition {
+            None => Self { target: setting, used: setting.div_ceil(2) },
+            Some(_) => {
+                let target = u64::from(setting) * 10 / 3;
+                let target = u32::try_from(target).unwrap_or(u32::MAX).max(1);
+                Self { target, used: (setting / 3).max(1) }
+            }
+        }
+    }
 }
 
 /// A batch that waits for the log.
@@ -92,17 +116,26 @@ impl Core {
         size: u64,
         now: Instant,
     ) {
-        let (credit, max) = (self.shared().options.credit, self.shared().options.message_bytes_max);
-        self.conn.top_up(link, credit);
+        let max = self.shared().options.message_bytes_max;
+        self.top_up(link);
         if !settled {
-            let refusal = Refusal::too_large(size, max);
+            let refusal = Refusal::delivery_too_large(id, size, max);
             self.settle(link, id.into(), DeliveryState::rejected(error_of(&refusal)), now);
         }
     }
 
+    fn top_up(&mut self, link: LinkId) {
+        match self.links.get(&link).map(|link| &link.kind) {
+            Some(Kind::Intake(Intake { credit, .. })) => {
+                self.conn.top_up_every(link, credit.target, credit.used);
+            }
+            Some(Kind::Requests(_)) => self.conn.top_up(link, REQUEST_CREDIT),
+            _ => {}
+        }
+    }
+
     fn on_event_delivery(&mut self, delivery: &Delivery, now: Instant) {
-        let credit = self.shared().options.credit;
-        self.conn.top_up(delivery.link, credit);
+        self.top_up(delivery.link);
         let result = self.take_in(delivery, now);
         let outcome = match result {
             Ok(true) => return,
@@ -140,6 +173,9 @@ impl Core {
                 return Ok(true);
             }
             _ => {}
+        }
+        if hub.is_disabled() {
+            return Err(Refusal::disabled(hub.name()));
         }
         let Some(batch) = message.batch else { return Ok(false) };
         self.next_token += 1;
@@ -201,6 +237,9 @@ impl Core {
                     let refusal = match error {
                         AppendError::ProducerStolen { id, epoch } => {
                             Refusal::producer_stolen(id, append.epoch, epoch)
+                        }
+                        AppendError::TooLarge { bytes, max } => {
+                            Refusal::delivery_too_large(append.delivery, bytes as u64, max as u64)
                         }
                         error => Refusal::from(error),
                     };

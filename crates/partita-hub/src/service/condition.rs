@@ -10,6 +10,10 @@ use crate::log::{AppendError, ReadError};
 pub const NOT_FOUND: &str = "amqp:not-found";
 /// No valid token for this.
 pub const UNAUTHORIZED: &str = "amqp:unauthorized-access";
+/// A token that is not valid, in a reply.
+pub const AUTH_FAILED: &str = "com.microsoft:auth-failed";
+/// The hub is disabled.
+pub const ENTITY_DISABLED: &str = "com.microsoft:entity-disabled";
 /// Another reader has the partition.
 pub const STOLEN: &str = "amqp:link:stolen";
 /// As many as there may be.
@@ -108,6 +112,25 @@ impl Refusal {
         )
     }
 
+    /// The same, of a delivery on a link.
+    pub fn delivery_too_large(id: u32, bytes: u64, bytes_max: u64) -> Self {
+        Self::new(
+            SIZE_EXCEEDED,
+            format!(
+                "The received message (delivery-id:{id}, size:{bytes} bytes) exceeds the limit ({bytes_max} bytes) \
+                 currently allowed on the link."
+            ),
+        )
+    }
+
+    /// The hub is disabled: it is there, and nothing can be sent to it or read from it.
+    pub fn disabled(hub: impl fmt::Display) -> Self {
+        let text = format!(
+            "Messaging entity '{hub}' is currently disabled: enable it with 'partita hub enable {hub}'."
+        );
+        Self::new(ENTITY_DISABLED, text)
+    }
+
     /// A reader asked for a sequence number or offset that is not there yet. `what` is one of the two words.
     pub fn beyond_the_end(what: &str, asked: impl fmt::Display, last: impl fmt::Display) -> Self {
         Self::new(
@@ -155,6 +178,7 @@ impl From<AttachError> for Refusal {
         match error {
             AttachError::NoHub { hub } => Self::not_found(hub),
             AttachError::NoGroup { group } => Self::not_found(group),
+            AttachError::Disabled { hub } => Self::disabled(hub),
             AttachError::BadPosition { .. } => Self::new(ARGUMENT_ERROR, error.to_string()),
             AttachError::Refused(Refused::TooMany { .. }) => Self::new(LIMIT_EXCEEDED, error.to_string()),
             AttachError::Refused(_) => Self::new(STOLEN, error.to_string()),
@@ -180,6 +204,7 @@ impl From<HubReadError> for Refusal {
         match error {
             HubReadError::Evicted { reason } => Self::new(STOLEN, reason),
             HubReadError::Deleted { entity } => Self::not_found(entity),
+            HubReadError::Disabled { entity } => Self::disabled(entity),
             HubReadError::Log(error) => error.into(),
         }
     }
@@ -203,11 +228,14 @@ mod tests {
         );
         let many = AttachError::Refused(Refused::TooMany { readers: "a, b".into() });
         assert_eq!(Refusal::from(many).condition, "amqp:resource-limit-exceeded");
-        let lower = AttachError::Refused(Refused::LowerEpoch { name: "x".into(), epoch: Epoch(1) });
-        assert_eq!(
-            Refusal::from(lower).to_string(),
-            "amqp:link:stolen: Receiver 'x' with a higher epoch '1' already exists"
-        );
+        let lower = AttachError::Refused(Refused::LowerEpoch {
+            name: "x".into(),
+            epoch: Epoch(1),
+            refused: "y".into(),
+            asked: Epoch(0),
+        });
+        let words = "amqp:link:stolen: Receiver 'x' with a higher epoch '1' already exists. Receiver 'y' with epoch 0";
+        assert!(Refusal::from(lower).to_string().starts_with(words));
     }
 
     #[test]

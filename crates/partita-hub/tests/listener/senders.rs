@@ -120,6 +120,10 @@ async fn a_message_of_just_the_limit_is_taken_and_one_byte_more_is_rejected() {
     client.wire.connection().send_any_size(link);
     let (condition, words) = rejected(&client.send(link, text("x".repeat((1 << 20) - overhead + 1))).await);
     assert!(condition == "amqp:link:message-size-exceeded" && words.contains("exceeds the limit"), "{words}");
+    assert!(
+        words.starts_with("The received message (delivery-id:2, size:1048577 bytes) exceeds the limit"),
+        "{words}"
+    );
     assert_eq!(client.send(link, text("fits")).await, DeliveryState::Accepted);
 }
 
@@ -170,7 +174,7 @@ async fn an_idempotent_producer_s_repetition_is_accepted_and_stored_once() {
     let Value::Int(last) = get(&answer, "com.microsoft:producer-sequence-number") else {
         panic!("no number")
     };
-    assert_eq!(answer.offered_capabilities, ["com.microsoft:idempotent-producer"]);
+    assert!(answer.offered_capabilities.is_empty(), "as on the service");
     for (sequence, body) in
         [(last + 1, "a"), (last + 1, "a"), (last + 2, "b"), (last + 2, "b"), (last + 1, "a")]
     {
@@ -308,9 +312,7 @@ async fn links_to_what_is_not_there_are_refused_in_the_documented_words() {
     let hosted = Hosted::new().await;
     let mut client = hosted.stranger().await;
     let everything = crate::client::token("sb://localhost/", 600);
-    for audience in ["sb://localhost/eh1", "sb://localhost/nowhere"] {
-        assert_eq!(client.put_token(audience, &everything).await.0, 202);
-    }
+    assert_eq!(client.put_token("sb://localhost/", &everything).await.0, 202);
     for (address, condition, words) in [
         ("nowhere", "amqp:not-found", "The messaging entity 'nowhere' could not be found"),
         ("eh1/Partitions/4", "com.microsoft:argument-out-of-range", "It should be between 0 and 3"),
