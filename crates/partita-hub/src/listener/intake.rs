@@ -101,7 +101,11 @@ impl Core {
     pub(super) fn on_delivery(&mut self, delivery: &Delivery, now: Instant) {
         let Some(link) = self.links.get(&delivery.link) else { return };
         match &link.kind {
-            Kind::Intake(_) => self.on_event_delivery(delivery, now),
+            Kind::Intake(intake) => {
+                let credit = intake.credit;
+                self.conn.top_up_every(delivery.link, credit.target, credit.used);
+                self.on_event_delivery(delivery, now);
+            }
             Kind::Requests(_) => self.on_request(delivery, now),
             _ => {}
         }
@@ -135,7 +139,6 @@ impl Core {
     }
 
     fn on_event_delivery(&mut self, delivery: &Delivery, now: Instant) {
-        self.top_up(delivery.link);
         let result = self.take_in(delivery, now);
         let outcome = match result {
             Ok(true) => return,
