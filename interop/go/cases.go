@@ -375,7 +375,9 @@ func epochEviction(ctx context.Context, setting Setting) error {
 	lower, plain := open(to.Ptr(int64(1)), once), open(nil, once)
 	defer lower.close()
 	defer plain.close()
-	if err := errors.Join(ownershipLost(lower.failure()), saying(plain.failure(), "non-epoch receiver is not allowed")); err != nil {
+	// Lost ownership is what the SDK makes of a link that is detached later. One that is refused has no code of its own, as with the service.
+	refused := saying(lower.failure(), "with a higher epoch '2' already exists")
+	if err := errors.Join(refused, saying(plain.failure(), "non-epoch receiver is not allowed")); err != nil {
 		return err
 	}
 	if err := sendTo(ctx, setting, "epochs", target{partition: "0"}, event("on")); err != nil {

@@ -20,7 +20,8 @@ use crate::types::{self, EncodeError, encode_list, smallulong_descriptor};
 pub const PARTITION_KEY: &str = "x-opt-partition-key";
 
 /// Annotations that the hub writes.
-const HUBS_OWN: [&str; 3] = ["x-opt-sequence-number", "x-opt-offset", "x-opt-enqueued-time"];
+const HUBS_OWN: [&str; 4] =
+    ["x-opt-sequence-number-epoch", "x-opt-sequence-number", "x-opt-offset", "x-opt-enqueued-time"];
 
 /// Appends the event's sections.
 pub fn encode(event: &Event, out: &mut Vec<u8>) -> Result<(), EncodeError> {

@@ -198,7 +198,9 @@ impl Server {
     /// The answer to the client's choice, or to its later response: an outcome, or a challenge.
     pub(crate) fn answer(&self, mechanism: &Symbol, response: Option<&Secret>) -> SaslFrame {
         let outcome = |well: bool| {
-            SaslFrame::Outcome(Outcome { code: if well { 0 } else { 1 }, additional_data: None })
+            // What the service says to everybody.
+            let welcome = well.then(|| Secret(Bytes::from_static(b"Welcome!")));
+            SaslFrame::Outcome(Outcome { code: if well { 0 } else { 1 }, additional_data: welcome })
         };
         if !self.mechanisms.contains(mechanism) {
             return outcome(false);

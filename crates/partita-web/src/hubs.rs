@@ -33,6 +33,8 @@ pub(crate) struct HubView {
     read_only: bool,
     /// The partitions that have lost events whose loss nobody accepted.
     damaged_partitions: Vec<String>,
+    /// Whether nothing can be sent or read because somebody said so.
+    disabled: bool,
 }
 
 /// A hub with its partitions.
@@ -80,6 +82,7 @@ impl HubView {
             bytes: hub.log().size().1,
             read_only: hub.log().is_read_only(),
             damaged_partitions,
+            disabled: hub.is_disabled(),
         }
     }
 }
@@ -124,6 +127,8 @@ pub(crate) struct Changes {
     partition_count: Option<u32>,
     retention_seconds: Option<u64>,
     retention_bytes: Option<u64>,
+    /// Whether it refuses to be sent to and read from.
+    disabled: Option<bool>,
 }
 
 #[derive(Deserialize)]
@@ -183,6 +188,9 @@ pub(crate) async fn change(
         let retention = changed(hub.retention(), asked.retention_seconds, asked.retention_bytes);
         if retention != hub.retention() {
             hub.set_retention(retention)?;
+        }
+        if let Some(disabled) = asked.disabled {
+            hub.set_disabled(disabled)?;
         }
         Ok(hub)
     });

@@ -99,6 +99,11 @@ async fn a_hub_is_made_described_changed_and_deleted() {
         (200, &json!(4), &json!(1_000_000))
     );
     assert_eq!(hub["retention_seconds"], 60, "what is not named stays");
+    for disabled in [true, false] {
+        let asked = Some(json!({"disabled": disabled}));
+        let (status, hub) = call(&web, request("PATCH", "/api/v1/hubs/eh1", asked)).await;
+        assert_eq!((status.as_u16(), &hub["disabled"]), (200, &json!(disabled)));
+    }
     let fewer = call(&web, request("PATCH", "/api/v1/hubs/eh1", Some(json!({"partition_count": 1})))).await;
     assert_eq!(said(fewer).1, "fewer-partitions");
 

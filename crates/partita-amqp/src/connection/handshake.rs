@@ -173,7 +173,13 @@ impl Connection {
         self.frame_out_bytes = frame_max as usize;
         self.channel_out_max = open.channel_max;
         self.phase = Phase::Open;
-        self.clock.opened(self.options.idle_timeout, open.idle_timeout_ms);
+        // A client gives up on its server after once to one and a half times the timeout, to connect again. A server waits for
+        // twice as long as it says, as the service does, and hardly longer.
+        let checks = match self.side {
+            Side::Client(_) => (2, 2),
+            Side::Server(_) => (8, 16),
+        };
+        self.clock.opened(self.options.idle_timeout, checks, open.idle_timeout_ms);
         self.tell(size, Event::Opened(Box::new(open)));
     }
 }

@@ -6,7 +6,7 @@ use super::incoming::Partial;
 use super::unsettled::Unsettled;
 use super::{Connection, Event, LinkId, SessionId};
 use crate::performative::{
-    Attach, Detach, Error, Flow, ReceiverSettleMode, Role, SenderSettleMode, condition,
+    Attach, Detach, Error, Flow, ReceiverSettleMode, Refused, Role, SenderSettleMode, condition,
 };
 
 /// The delivery-count with which our sending links begin.
@@ -94,7 +94,8 @@ impl Connection {
     }
 
     /// Answers the peer's attach; [`Attach::answer`] makes an answer that grants what was asked for. Name, role, handle and
-    /// initial delivery-count are set here. To refuse, answer and [`detach`](Self::detach) with an error.
+    /// initial delivery-count are set here. To refuse, [`detach`](Self::detach) without an answer. What is told as the largest
+    /// message may be more than what is taken: that is never more than the [`Limits`](super::Limits) say.
     pub fn answer_attach(&mut self, link: LinkId, answer: Attach) {
         let default_max = self.options.limits.message_bytes_max;
         let Some(known) = self.links.get_mut(link) else { return };
@@ -105,7 +106,8 @@ impl Connection {
         known.snd_settle_mode = answer.snd_settle_mode;
         known.rcv_settle_mode = answer.rcv_settle_mode;
         if known.role == Role::Receiver {
-            known.message_bytes_max = answer.max_message_size.filter(|max| *max > 0).unwrap_or(default_max);
+            let told = answer.max_message_size.filter(|max| *max > 0);
+            known.message_bytes_max = told.unwrap_or(default_max).min(default_max);
         }
         self.write_attach(link, answer);
         if let Some(known) = self.links.get_mut(link)
@@ -115,7 +117,8 @@ impl Connection {
         }
     }
 
-    /// Ends a link for good. [`Event::Detached`] follows when the peer has answered.
+    /// Ends a link for good, or refuses one that was not answered: then an attach without termini goes before, as the
+    /// standard wants it. [`Event::Detached`] follows when the peer has answered.
     pub fn detach(&mut self, link: LinkId, error: Option<Error>) {
         self.detach_link(link, error);
     }
@@ -139,7 +142,13 @@ impl Connection {
 
     /// Sets the credit of a link on which we receive back to `target` when half of it is used up.
     pub fn top_up(&mut self, link: LinkId, target: u32) {
-        if self.links.get(link).is_some_and(|known| known.credit <= target / 2) {
+        self.top_up_every(link, target, target.div_ceil(2));
+    }
+
+    /// The same when `used` of it are used up.
+    #[inline]
+    pub fn top_up_every(&mut self, link: LinkId, target: u32, used: u32) {
+        if self.links.get(link).is_some_and(|known| known.credit <= target.saturating_sub(used)) {
             self.set_credit(link, target, false);
         }
     }
@@ -235,10 +244,7 @@ impl Connection {
         match known.state {
             LinkState::Detaching => return false,
             // There is no detach before an attach; one without termini refuses.
-            LinkState::Asked => {
-                let refusal = Attach::new("", known.role);
-                self.answer_attach(link, refusal);
-            }
+            LinkState::Asked => self.write_refused(link),
             LinkState::Attaching | LinkState::Attached => {}
         }
         self.write_detach(link, true, error);
@@ -249,6 +255,17 @@ impl Connection {
         known.outgoing = Outgoing::default();
         self.drop_remainder(link);
         true
+    }
+
+    /// Answers an attach with nothing in it.
+    fn write_refused(&mut self, link: LinkId) {
+        let Some(known) = self.links.get_mut(link) else { return };
+        known.state = LinkState::Attached;
+        let (name, handle, role) = (std::mem::take(&mut known.name), known.local_handle, known.role);
+        if let Some(session) = self.sessions.get(known.session) {
+            let channel = session.local_channel;
+            self.write(channel, &Refused { name, handle, role });
+        }
     }
 
     fn write_detach(&mut self, link: LinkId, closed: bool, error: Option<Error>) {
@@ -333,8 +350,7 @@ impl Connection {
             && known.is_live()
         {
             if known.state == LinkState::Asked {
-                let refusal = Attach::new("", known.role);
-                self.answer_attach(link, refusal);
+                self.write_refused(link);
             }
             self.write_detach(link, detach.closed, None);
         }
@@ -409,7 +425,7 @@ impl Connection {
             handle: Some(known.local_handle),
             delivery_count: known.delivery_count,
             link_credit: Some(known.credit),
-            available: (known.role == Role::Sender).then_some(0),
+            available: Some(0),
             drain: known.drain || drained,
             ..session.flow(self.options.limits.session_window)
         };

@@ -16,7 +16,8 @@ pub struct Options {
     pub hostname: Option<Arc<str>>,
     /// The largest frame that we take.
     pub frame_bytes_max: u32,
-    /// How long the peer may be silent, at least; at one and a half times that we close. Zero: for ever.
+    /// How long the peer may be silent. A client closes at one and a half times that, a server a little after twice that,
+    /// as the service does. Zero: for ever.
     pub idle_timeout: Duration,
     /// How long the peer has until it is open.
     pub handshake_timeout: Duration,

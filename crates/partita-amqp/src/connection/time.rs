@@ -1,12 +1,12 @@
 //! When something must be said or heard. The caller has the clock.
 //!
-//! Between two calls only the fact is kept that something was heard or said, not when: the hot path needs no clock. So a
-//! check comes twice per period of the standard's.
+//! Between two calls only the fact is kept that something was heard or said, not when: the hot path needs no clock. So
+//! checks come several times per period of the standard's.
 
 use std::time::{Duration, Instant};
 
 use super::Connection;
-use super::handshake::Phase;
+use super::handshake::{Phase, Side};
 use crate::frame;
 use crate::performative::{Error, condition};
 
@@ -47,11 +47,12 @@ pub(super) struct Clock {
     now: Instant,
     /// Until the peer must be open, or must have closed.
     patience: Option<Timer>,
-    /// Half of our idle timeout.
+    /// A part of our idle timeout.
     listen: Option<Timer>,
     heard: bool,
-    /// How many checks in a row heard nothing.
+    /// How many checks in a row heard nothing, and how many are too many.
     quiet: u32,
+    quiet_max: u32,
     /// A quarter of the peer's idle timeout.
     beat: Option<Timer>,
 }
@@ -60,7 +61,7 @@ impl Clock {
     pub(super) fn new(handshake: Duration, now: Instant) -> Self {
         let mut patience = Timer::new(handshake);
         patience.again(now);
-        Self { now, patience: Some(patience), listen: None, heard: false, quiet: 0, beat: None }
+        Self { now, patience: Some(patience), listen: None, heard: false, quiet: 0, quiet_max: 0, beat: None }
     }
 
     #[inline]
@@ -68,9 +69,11 @@ impl Clock {
         self.heard = true;
     }
 
-    pub(super) fn opened(&mut self, ours: Duration, peers_ms: Option<u32>) {
+    /// `checks` of our idle timeout are made, and after `quiet_max` that heard nothing the peer is silent.
+    pub(super) fn opened(&mut self, ours: Duration, (checks, quiet_max): (u32, u32), peers_ms: Option<u32>) {
         self.patience = None;
-        self.listen = (!ours.is_zero()).then(|| Timer::new(ours / 2));
+        self.listen = (!ours.is_zero()).then(|| Timer::new(ours / checks));
+        self.quiet_max = quiet_max;
         let peers = peers_ms.filter(|ms| *ms > 0).map(|ms| Duration::from_millis(ms.into()));
         self.beat = peers.map(|peers| Timer::new((peers / 4).max(BEAT_MIN)));
     }
@@ -108,7 +111,7 @@ impl Connection {
                 Phase::Closing => "the peer did not answer our close in time",
                 _ => "the peer did not open the connection in time",
             };
-            return self.fail(Error::new(condition::RESOURCE_LIMIT_EXCEEDED, text));
+            return self.fail(Error::new(condition::CONNECTION_FORCED, text));
         }
         if let Some(listen) = &mut clock.listen
             && listen.is_due(now)
@@ -118,9 +121,8 @@ impl Connection {
                 self.events.shrink_to(0);
             }
             clock.quiet = if std::mem::take(&mut clock.heard) { 0 } else { clock.quiet + 1 };
-            if clock.quiet >= 2 {
-                let text = format!("the peer was silent for {:?}", self.options.idle_timeout);
-                return self.fail(Error::new(condition::RESOURCE_LIMIT_EXCEEDED, text));
+            if clock.quiet >= clock.quiet_max {
+                return self.end_silent();
             }
         }
         if let Some(beat) = &mut clock.beat
@@ -134,5 +136,31 @@ impl Connection {
                 self.outbox.take_added();
             }
         }
+    }
+
+    /// Ends a connection whose peer says nothing. A server does it as the service does: every link, every session, and
+    /// then the connection, with a condition after which clients connect again.
+    fn end_silent(&mut self) {
+        let text = match self.side {
+            Side::Client(_) => format!("the peer was silent for {:?}", self.options.idle_timeout),
+            Side::Server(_) => format!(
+                "The connection was inactive for more than the allowed {} milliseconds and is closed by container '{}'.",
+                (self.options.idle_timeout * 2).as_millis(),
+                self.options.container_id
+            ),
+        };
+        let error = Error::new(condition::CONNECTION_FORCED, text);
+        if let Side::Server(_) = self.side {
+            let sessions: Vec<_> = self.by_local_channel.iter().collect();
+            for session in sessions {
+                let links = self.sessions.get(session).map(|session| session.by_local_handle.iter());
+                let links: Vec<_> = links.into_iter().flatten().collect();
+                for link in links {
+                    self.detach(link, Some(error.clone()));
+                }
+                self.end(session, Some(error.clone()));
+            }
+        }
+        self.fail(error);
     }
 }

@@ -7,8 +7,11 @@ use partita_core::model::{
 };
 
 use super::{PARTITION_KEY, read_properties};
-use crate::message::{MessageError, section};
+use crate::message::{MessageError, data, list, section};
 use crate::types::{DecodeError, Decoder, VALUES_MAX, code};
+
+/// Which life of a geo-replicated partition the number is of. Nothing here depends on it.
+const SEQUENCE_EPOCH: &str = "x-opt-sequence-number-epoch";
 
 /// Where the hub says that an event is.
 #[derive(Default)]
@@ -37,15 +40,16 @@ pub fn received(payload: &Bytes) -> Result<Event, MessageError> {
                         let (name, value) = (pairs.0.value()?, pairs.0.value()?);
                         match (name.as_str(), value.as_str()) {
                             (Some(PARTITION_KEY), Some(text)) => key = Some(text.to_owned()),
+                            (Some(SEQUENCE_EPOCH), _) => {}
                             (Some(_), _) => annotations.push((name, value)),
                             (None, _) => {}
                         }
                     }
                 }
             }
-            section::PROPERTIES => standard = Some(input.list()?),
+            section::PROPERTIES => standard = Some(list(&mut input)?),
             section::APPLICATION_PROPERTIES => properties = input.map()?,
-            section::DATA => body = Some(with_data(body, input.binary()?)?),
+            section::DATA => body = Some(with_data(body, data(&mut input)?)?),
             section::SEQUENCE => body = Some(with_sequence(body, input.list()?)?),
             section::VALUE => body = Some(Body::Value(input.value()?)),
             _ => input.skip()?,
@@ -137,6 +141,7 @@ impl Pairs<'_> {
         let Some((name, value)) = rest.split_at_checked((*len).into()) else { return Ok(false) };
         let number = |bytes: &[u8]| bytes.first_chunk().map(|bytes| i64::from_be_bytes(*bytes));
         let used = match (name, value) {
+            (b"x-opt-sequence-number-epoch", [code::INT_8, _, ..]) => 2,
             (b"x-opt-sequence-number", [code::LONG, value @ ..]) => {
                 place.sequence = number(value).map(SequenceNumber);
                 9
@@ -198,6 +203,7 @@ mod tests {
             (symbol("x-opt-sequence-number"), Value::Long(7)),
             (symbol("x-opt-offset"), Value::from("4096")),
             (symbol("x-opt-enqueued-time"), Value::Timestamp(Timestamp(5))),
+            (symbol("x-opt-sequence-number-epoch"), Value::Int(-1)),
         ]
     }
 

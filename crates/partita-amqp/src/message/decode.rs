@@ -3,33 +3,25 @@
 use bytes::Bytes;
 use partita_core::model::{Body, Value};
 
-use super::{Header, Message, MessageError, section};
-use crate::types::{DecodeError, Decoder};
+use super::{Header, Message, MessageError, Seen, section};
+use crate::types::{DecodeError, Decoder, code};
 
-/// Reads a message from its bytes, all of them.
+/// Reads a message from its bytes, all of them. Sections may come in any order: some clients put delivery annotations last.
 pub fn decode(bytes: &Bytes) -> Result<Message, MessageError> {
     let mut input = Decoder::new(bytes);
     let mut message = Message::new(Body::DataSections(Vec::new()));
     let mut body: Option<Body> = None;
-    let mut last = 0;
+    let mut seen = Seen::default();
     while !input.is_empty() {
-        let number = input.descriptor()?;
-        let section = u8::try_from(number).ok().filter(|s| (section::HEADER..=section::FOOTER).contains(s));
-        let section = section.ok_or(MessageError::UnknownSection(number))?;
-        let repeats = section == last && matches!(section, section::DATA | section::SEQUENCE);
-        let second_body = body.is_some() && (section::DATA..=section::VALUE).contains(&section);
-        if section < last || (section == last || second_body) && !repeats {
-            return Err(MessageError::Order(section));
-        }
-        last = section;
+        let section = seen.add(input.descriptor()?)?;
         match section {
-            section::HEADER => message.header = Some(header(&input.list()?)?),
+            section::HEADER => message.header = Some(header(&list(&mut input)?)?),
             section::DELIVERY_ANNOTATIONS => message.delivery_annotations = Some(input.map()?),
             section::MESSAGE_ANNOTATIONS => message.message_annotations = Some(input.map()?),
-            section::PROPERTIES => message.properties = Some(input.list()?),
+            section::PROPERTIES => message.properties = Some(list(&mut input)?),
             section::APPLICATION_PROPERTIES => message.application_properties = Some(input.map()?),
             section::DATA => {
-                let data = input.binary()?;
+                let data = data(&mut input)?;
                 body = Some(match body {
                     None => Body::Data(data),
                     Some(Body::Data(first)) => Body::DataSections(vec![first, data]),
@@ -53,6 +45,24 @@ pub fn decode(bytes: &Bytes) -> Result<Message, MessageError> {
     }
     message.body = body.ok_or(MessageError::NoBody)?;
     Ok(message)
+}
+
+/// A list, or null in its place.
+pub(crate) fn list(input: &mut Decoder<'_>) -> Result<Vec<Value>, DecodeError> {
+    if input.rest().first() == Some(&code::NULL) {
+        input.skip()?;
+        return Ok(Vec::new());
+    }
+    input.list()
+}
+
+/// The content of a data section. Null is taken for nothing: some clients write it for an empty body.
+pub(crate) fn data(input: &mut Decoder<'_>) -> Result<Bytes, DecodeError> {
+    if input.rest().first() == Some(&code::NULL) {
+        input.skip()?;
+        return Ok(Bytes::new());
+    }
+    input.binary()
 }
 
 pub(super) fn header(fields: &[Value]) -> Result<Header, DecodeError> {

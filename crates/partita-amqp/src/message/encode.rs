@@ -7,6 +7,13 @@ use crate::types::{self, EncodeError, encode_list, smallulong_descriptor};
 
 /// Appends the message's sections. `out` is of no use after an error.
 pub fn encode(message: &Message, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+    encode_without_body(message, out)?;
+    body(&message.body, out)?;
+    map(section::FOOTER, message.footer.as_deref(), out)
+}
+
+/// Appends the sections before the body, and no body: the service's replies to tokens have none.
+pub fn encode_without_body(message: &Message, out: &mut Vec<u8>) -> Result<(), EncodeError> {
     if let Some(header) = &message.header {
         smallulong_descriptor(section::HEADER, out);
         encode_list(&header_fields(header), out)?;
@@ -17,9 +24,7 @@ pub fn encode(message: &Message, out: &mut Vec<u8>) -> Result<(), EncodeError> {
         smallulong_descriptor(section::PROPERTIES, out);
         encode_list(fields, out)?;
     }
-    map(section::APPLICATION_PROPERTIES, message.application_properties.as_deref(), out)?;
-    body(&message.body, out)?;
-    map(section::FOOTER, message.footer.as_deref(), out)
+    map(section::APPLICATION_PROPERTIES, message.application_properties.as_deref(), out)
 }
 
 fn map(section: u8, pairs: Option<&[(Value, Value)]>, out: &mut Vec<u8>) -> Result<(), EncodeError> {

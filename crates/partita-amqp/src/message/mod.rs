@@ -8,8 +8,9 @@ mod tests;
 
 use bytes::Bytes;
 pub use decode::decode;
-pub use encode::encode;
+pub(crate) use decode::{data, list};
 pub(crate) use encode::{body, map_section};
+pub use encode::{encode, encode_without_body};
 use partita_core::model::{Body, Value};
 pub use raw::{RawContent, RawSection, Sections};
 use thiserror::Error;
@@ -27,6 +28,35 @@ pub(crate) mod section {
     pub(crate) const SEQUENCE: u8 = 0x76;
     pub(crate) const VALUE: u8 = 0x77;
     pub(crate) const FOOTER: u8 = 0x78;
+}
+
+/// Which sections a message had so far. They may come in any order, but not twice, and a body is of one kind.
+#[derive(Clone, Debug, Default)]
+struct Seen {
+    /// A bit for each section.
+    kinds: u16,
+    body: Option<u8>,
+}
+
+impl Seen {
+    /// Notes a section by the number of its descriptor.
+    fn add(&mut self, number: u64) -> Result<u8, MessageError> {
+        let kind = u8::try_from(number).ok().filter(|s| (section::HEADER..=section::FOOTER).contains(s));
+        let kind = kind.ok_or(MessageError::UnknownSection(number))?;
+        let bit = 1 << (kind - section::HEADER);
+        let repeats = self.kinds & bit != 0;
+        if (section::DATA..=section::VALUE).contains(&kind) {
+            let other = self.body.is_some_and(|body| body != kind);
+            if other || repeats && kind == section::VALUE {
+                return Err(MessageError::Order(kind));
+            }
+            self.body = Some(kind);
+        } else if repeats {
+            return Err(MessageError::Order(kind));
+        }
+        self.kinds |= bit;
+        Ok(kind)
+    }
 }
 
 /// The number of a descriptor that is written by its name.
@@ -56,7 +86,7 @@ pub enum MessageError {
     /// The value is no section of a message.
     #[error("a message has no section 0x{0:02x}")]
     UnknownSection(u64),
-    /// Sections come in the order of the standard, and all but data and sequences once.
+    /// All sections but data and sequences come once, and a body is of one kind.
     #[error("section 0x{0:02x} of the message is out of place")]
     Order(u8),
     /// Exactly one kind of body belongs in a message.
@@ -138,5 +168,14 @@ impl Message {
     /// Reads a message from its bytes.
     pub fn decode(bytes: &Bytes) -> Result<Self, MessageError> {
         decode(bytes)
+    }
+
+    /// The same of a request or a reply, which may have no body: then it is null.
+    pub fn decode_with_any_body(bytes: &Bytes) -> Result<Self, MessageError> {
+        const NO_VALUE: [u8; 4] = [0x00, 0x53, section::VALUE, 0x40];
+        match decode(bytes) {
+            Err(MessageError::NoBody) => decode(&[bytes, &NO_VALUE[..]].concat().into()),
+            decoded => decoded,
+        }
     }
 }

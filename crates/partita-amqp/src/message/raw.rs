@@ -2,8 +2,8 @@
 
 use bytes::Bytes;
 
-use super::decode::header;
-use super::{MessageError, section};
+use super::decode::{header, list};
+use super::{MessageError, Seen, section};
 use crate::types::{Checker, DecodeError, Decoder, RawMap};
 
 /// One section.
@@ -46,18 +46,17 @@ impl RawContent<'_> {
     }
 }
 
-/// Goes over the sections of a message. If none fails and there is a body, [`decode`](super::decode) takes the message.
+/// Goes over the sections of a message, in whatever order they are. If none fails and there is a body, [`decode`](super::decode) takes the message.
 #[derive(Clone, Debug)]
 pub struct Sections<'a> {
     checker: Checker<'a>,
-    last: u8,
-    body: bool,
+    seen: Seen,
 }
 
 impl<'a> Sections<'a> {
     /// Over these bytes, all of them.
     pub fn new(checker: Checker<'a>) -> Self {
-        Self { checker, last: 0, body: false }
+        Self { checker, seen: Seen::default() }
     }
 
     /// The next section; `None` at the end. There is nothing behind an error.
@@ -68,21 +67,14 @@ impl<'a> Sections<'a> {
         }
         let before = self.checker.rest();
         let number = self.checker.descriptor()?;
-        let kind = u8::try_from(number).ok().filter(|s| (section::HEADER..=section::FOOTER).contains(s));
-        let kind = kind.ok_or(MessageError::UnknownSection(number))?;
-        let is_body = (section::DATA..=section::VALUE).contains(&kind);
-        let repeats = kind == self.last && matches!(kind, section::DATA | section::SEQUENCE);
-        if kind < self.last || (kind == self.last || self.body && is_body) && !repeats {
-            return Err(MessageError::Order(kind));
-        }
-        (self.last, self.body) = (kind, self.body || is_body);
+        let kind = self.seen.add(number)?;
         let content = self.content(kind)?;
         Ok(Some(RawSection { bytes: &before[..before.len() - self.checker.rest().len()], content }))
     }
 
     /// Whether there was a body so far.
     pub fn has_body(&self) -> bool {
-        self.body
+        self.seen.body.is_some()
     }
 
     /// How many more values may come.
@@ -95,18 +87,18 @@ impl<'a> Sections<'a> {
         Ok(match kind {
             section::HEADER => {
                 // Rare, and its fields have types of their own.
-                let list = Bytes::copy_from_slice(checker.list()?);
-                header(&Decoder::new(&list).list()?)?;
+                let fields = Bytes::copy_from_slice(checker.list_or_null()?);
+                header(&list(&mut Decoder::new(&fields))?)?;
                 RawContent::Header
             }
             section::DELIVERY_ANNOTATIONS => RawContent::DeliveryAnnotations(checker.map()?),
             section::MESSAGE_ANNOTATIONS => RawContent::MessageAnnotations(checker.map()?),
             section::PROPERTIES => {
-                checker.list()?;
+                checker.list_or_null()?;
                 RawContent::Properties
             }
             section::APPLICATION_PROPERTIES => RawContent::ApplicationProperties(checker.map()?),
-            section::DATA => RawContent::Data(checker.binary()?),
+            section::DATA => RawContent::Data(checker.binary_or_null()?),
             section::SEQUENCE => {
                 checker.list()?;
                 RawContent::Sequence

@@ -145,7 +145,7 @@ fn sections_out_of_place_are_told() {
     let decode = |bytes: &'static [u8]| Message::decode(&Bytes::from_static(bytes));
     assert_eq!(decode(b""), Err(MessageError::NoBody));
     assert_eq!(decode(b"\0\x53\x70\x45"), Err(MessageError::NoBody));
-    assert_eq!(decode(b"\0\x53\x75\xa0\0\0\x53\x70\x45"), Err(MessageError::Order(0x70)));
+    assert_eq!(decode(b"\0\x53\x70\x45\0\x53\x75\xa0\0\0\x53\x70\x45"), Err(MessageError::Order(0x70)));
     assert_eq!(decode(b"\0\x53\x75\xa0\0\0\x53\x77\x40"), Err(MessageError::Order(0x77)));
     assert_eq!(decode(b"\0\x53\x77\x40\0\x53\x77\x40"), Err(MessageError::Order(0x77)));
     assert_eq!(decode(b"\0\x53\x10\x45"), Err(MessageError::UnknownSection(0x10)));
@@ -153,4 +153,32 @@ fn sections_out_of_place_are_told() {
     let mut long = vec![0, 0x53, 0x70];
     encode_list(&[const { Value::Null }; 5], &mut long).expect("encodes");
     assert_eq!(Message::decode(&long.into()), Err(MessageError::NoBody));
+}
+
+#[test]
+fn sections_may_come_in_any_order_and_be_null() {
+    let (header, hop) = (b"\0\x53\x70\x45".as_slice(), b"\0\x53\x71\xc1\x06\x02\xa3\x01h\x54\x01");
+    let (data, footer) = (b"\0\x53\x75\xa0\x01x".as_slice(), b"\0\x53\x78\xc1\x06\x02\xa3\x01f\x54\x01");
+    let expected = Message {
+        header: Some(Header::default()),
+        delivery_annotations: Some(vec![(Value::Symbol("h".into()), Value::Int(1))]),
+        footer: Some(vec![(Value::Symbol("f".into()), Value::Int(1))]),
+        ..Message::new("x")
+    };
+    for order in [[data, hop, header, footer], [footer, data, hop, header], [header, footer, hop, data]] {
+        let bytes = Bytes::from(order.concat());
+        assert_eq!(Message::decode(&bytes), Ok(expected.clone()));
+        agree(&bytes).expect("the same by sections");
+    }
+    let twice = [data, hop, data].concat().into();
+    let Body::DataSections(sections) = Message::decode(&twice).expect("decodes").body else { panic!("two") };
+    assert_eq!(sections, ["x", "x"]);
+    for (bytes, body) in [
+        (&b"\0\x53\x75\x40"[..], Body::Data(Bytes::new())),
+        (b"\0\x53\x70\x40\0\x53\x73\x40\0\x53\x75\x40", Body::Data(Bytes::new())),
+    ] {
+        let bytes = Bytes::from_static(bytes);
+        assert_eq!(Message::decode(&bytes).expect("decodes").body, body);
+        agree(&bytes).expect("the same by sections");
+    }
 }

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use partita_core::model::Value;
 
-use super::field::{Field, composite};
+use super::field::{Composite, Field, composite};
 use super::{Error, Source, Target};
 use crate::message::Map;
-use crate::types::{DecodeError, EncodeError, Fields, Symbol};
+use crate::types::{DecodeError, EncodeError, Fields, Symbol, code};
 
 composite! {
     /// The start of a link, or the answer to one.
@@ -91,6 +91,33 @@ impl Attach {
     /// The property of this name.
     pub fn property(&self, name: &str) -> Option<&Value> {
         self.properties.iter().find(|(key, _)| key.as_str() == Some(name)).map(|(_, value)| value)
+    }
+}
+
+/// The answer to an attach that is refused, as the service writes it: which link it is, and null in every other field. A
+/// detach that says why follows.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Refused {
+    pub(crate) name: Arc<str>,
+    pub(crate) handle: u32,
+    pub(crate) role: Role,
+}
+
+impl Composite for Refused {
+    const DESCRIPTOR: u8 = Attach::DESCRIPTOR;
+    const FIELDS: u8 = Attach::FIELDS;
+
+    fn read_fields(fields: &mut Fields<'_>) -> Result<Self, DecodeError> {
+        let Attach { name, handle, role, .. } = Attach::read_fields(fields)?;
+        Ok(Self { name, handle, role })
+    }
+
+    fn write_fields(&self, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+        self.name.write(out)?;
+        self.handle.write(out)?;
+        self.role.write(out)?;
+        out.resize(out.len() + usize::from(Self::FIELDS) - 3, code::NULL);
+        Ok(())
     }
 }
 

@@ -18,6 +18,7 @@ mod terminus;
 pub(crate) mod tests;
 mod transfer;
 
+pub(crate) use attach::Refused;
 pub use attach::{Attach, Detach, ReceiverSettleMode, Role, SenderSettleMode};
 pub use begin::{Begin, End};
 use bytes::Bytes;

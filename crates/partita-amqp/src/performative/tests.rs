@@ -479,3 +479,12 @@ fn an_answer_repeats_termini_and_modes_and_swaps_the_role() {
     assert_eq!(asked.source.unwrap().filter("f"), Some(&Value::from("x")));
     assert_eq!(Attach::sender("s", "hub").address(), Some("hub"));
 }
+
+#[test]
+fn a_refused_attach_is_name_handle_role_and_nulls() {
+    let refused = Refused { name: "r".into(), handle: 3, role: Role::Sender };
+    let mut out = Vec::new();
+    refused.encode(&mut out).expect("encodes");
+    let expected = b"\0\x53\x12\xc0\x12\x0e\xa1\x01r\x52\x03\x42\x40\x40\x40\x40\x40\x40\x40\x40\x40\x40\x40";
+    assert_eq!(out, expected);
+}

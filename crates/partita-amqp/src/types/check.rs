@@ -94,6 +94,23 @@ impl<'a> Checker<'a> {
         }
     }
 
+    /// The same, with null for an empty one.
+    pub fn binary_or_null(&mut self) -> Result<&'a [u8], DecodeError> {
+        if self.rest.first() == Some(&code::NULL) {
+            self.value()?;
+            return Ok(&[]);
+        }
+        self.binary()
+    }
+
+    /// The bytes of the next value, if it is a list or null.
+    pub fn list_or_null(&mut self) -> Result<&'a [u8], DecodeError> {
+        match self.rest.first() {
+            Some(&code::NULL) => self.value(),
+            _ => self.list(),
+        }
+    }
+
     /// The pairs of the next value, if it is a map or null.
     pub fn map(&mut self) -> Result<RawMap<'a>, DecodeError> {
         match self.value()? {

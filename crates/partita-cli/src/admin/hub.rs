@@ -65,6 +65,16 @@ enum HubCommand {
         #[arg(long, value_name = "SIZE", value_parser = parse_size)]
         retention_size: Option<u64>,
     },
+    /// Stops all sending to a hub and reading from it; its events stay
+    Disable {
+        /// The hub
+        name: String,
+    },
+    /// Lets a disabled hub be sent to and read from again
+    Enable {
+        /// The hub
+        name: String,
+    },
     /// Deletes a hub and its events
     Delete {
         /// The hub
@@ -162,6 +172,18 @@ pub(crate) fn run(args: HubArgs) -> Result<ExitCode, Failure> {
                 describe(&mut out, &answer)?;
             }
         }
+        HubCommand::Disable { name } => {
+            let answer = client.patch(&hub(&name), &json!({"disabled": true}))?;
+            if !show::json(&mut out, form, &answer)? {
+                out.line(&format!("Disabled hub {name}: nothing can be sent or read until it is enabled."))?;
+            }
+        }
+        HubCommand::Enable { name } => {
+            let answer = client.patch(&hub(&name), &json!({"disabled": false}))?;
+            if !show::json(&mut out, form, &answer)? {
+                out.line(&format!("Enabled hub {name}."))?;
+            }
+        }
         HubCommand::Delete { name } => {
             client.delete(&hub(&name))?;
             done(&mut out, form, &format!("Deleted hub {name}."))?;
@@ -253,6 +275,9 @@ fn describe(out: &mut Out, hub: &Value) -> Result<(), Failure> {
     out.line(&format!("groups   {}", texts(hub, "consumer_groups").join(" ")))?;
     out.line(&format!("keeps    {}", retention(hub)))?;
     out.line(&format!("on disk  {}", Size(hub["bytes"].as_u64().unwrap_or_default())))?;
+    if hub["disabled"] == json!(true) {
+        out.line("It is disabled: nothing can be sent or read. 'partita hub enable' ends that.")?;
+    }
     if hub["read_only"] == json!(true) {
         out.line("It takes no events since a write failed: check the disk and restart the hub.")?;
     }

@@ -12,12 +12,18 @@ pub const PLAIN_READERS_MAX: usize = 5;
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub enum Refused {
     /// There is a reader of a higher epoch.
-    #[error("Receiver '{name}' with a higher epoch '{epoch}' already exists")]
+    #[error(
+        "Receiver '{name}' with a higher epoch '{epoch}' already exists. Receiver '{refused}' with epoch {asked} cannot be created. Make sure you are creating receiver with increasing epoch value to ensure connectivity, or ensure all old epoch receivers are closed or disconnected"
+    )]
     LowerEpoch {
         /// That reader.
         name: Arc<str>,
         /// Its epoch.
         epoch: Epoch,
+        /// The one that is not admitted.
+        refused: Arc<str>,
+        /// The epoch that it has.
+        asked: Epoch,
     },
     /// There is a reader with an epoch, and this one has none.
     #[error(
@@ -68,8 +74,8 @@ impl Readers {
     ) -> Result<Vec<Evicted>, Refused> {
         let holder = self.0.iter().find_map(|reader| Some((reader.epoch?, reader.name.clone())));
         let evicted = match (epoch, holder) {
-            (Some(epoch), Some((held, name))) if held > epoch => {
-                return Err(Refused::LowerEpoch { name, epoch: held });
+            (Some(asked), Some((epoch, holder))) if epoch > asked => {
+                return Err(Refused::LowerEpoch { name: holder, epoch, refused: name, asked });
             }
             (Some(epoch), _) => self.0.drain(..).map(|reader| evict(&reader, &name, epoch)).collect(),
             (None, Some((epoch, _))) => return Err(Refused::Exclusive { epoch }),
@@ -97,7 +103,7 @@ fn evict(reader: &Reader, by: &str, epoch: Epoch) -> Evicted {
     let name = &reader.name;
     let held = reader.epoch.map_or_else(|| "none".to_owned(), |held| held.to_string());
     let reason = format!(
-        "New receiver '{by}' with higher epoch of '{epoch}' is created hence current receiver '{name}' with epoch '{held}' is getting disconnected"
+        "New receiver '{by}' with higher epoch of '{epoch}' is created hence current receiver '{name}' with epoch '{held}' is getting disconnected. If you are recreating the receiver, make sure a higher epoch is used."
     );
     Evicted { id: reader.id, reason }
 }
@@ -130,7 +136,13 @@ mod tests {
         assert_eq!(admit(&mut readers, 1, Some(3)), Ok(vec![0]));
         assert_eq!(admit(&mut readers, 2, Some(4)), Ok(vec![1]));
         let refused = admit(&mut readers, 3, Some(2));
-        assert_eq!(refused, Err(Refused::LowerEpoch { name: "r2".into(), epoch: Epoch(4) }));
+        let error = refused.expect_err("lower").to_string();
+        assert_eq!(
+            error,
+            "Receiver 'r2' with a higher epoch '4' already exists. Receiver 'r3' with epoch 2 cannot be created. \
+             Make sure you are creating receiver with increasing epoch value to ensure connectivity, or ensure all old \
+             epoch receivers are closed or disconnected"
+        );
     }
 
     #[test]

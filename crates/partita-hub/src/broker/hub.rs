@@ -54,6 +54,7 @@ pub struct Hub {
     /// The size limit where the hub has none of its own.
     bytes_max: Option<u64>,
     deleted: AtomicBool,
+    disabled: AtomicBool,
     router: Router,
     tables: Mutex<HashMap<(ConsumerGroup, u32), Table>>,
     next_reader: AtomicU64,
@@ -83,6 +84,7 @@ impl Hub {
             log,
             disk,
             dir: store.hub_dir(id),
+            disabled: AtomicBool::new(meta.disabled),
             meta: Mutex::new(meta),
             bytes_max,
             deleted: AtomicBool::new(false),
@@ -177,6 +179,21 @@ impl Hub {
         retention.check()?;
         self.change(|meta| meta.retention = retention)?;
         self.log.set_retention(limited(retention, self.bytes_max));
+        Ok(())
+    }
+
+    /// Whether clients are refused: nothing is sent to the hub over the network, and nobody reads it. Its events stay.
+    pub fn is_disabled(&self) -> bool {
+        self.disabled.load(Ordering::SeqCst)
+    }
+
+    /// Disables the hub, durably, or enables it again. Its readers are told.
+    pub fn set_disabled(&self, disabled: bool) -> Result<(), BrokerError> {
+        self.change(|meta| meta.disabled = disabled)?;
+        self.disabled.store(disabled, Ordering::SeqCst);
+        if disabled {
+            self.end_readers(|_| true, || Ended::Disabled(self.name.to_string()));
+        }
         Ok(())
     }
 
@@ -325,6 +342,9 @@ impl Hub {
         // Under the lock, so that nobody sits down after everybody was told to go.
         if self.is_deleted() {
             return Err(AttachError::NoHub { hub: self.name.clone() });
+        }
+        if self.is_disabled() {
+            return Err(AttachError::Disabled { hub: self.name.clone() });
         }
         if !self.groups().contains(&key.0) {
             return Err(AttachError::NoGroup { group: key.0 });

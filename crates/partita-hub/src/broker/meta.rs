@@ -19,6 +19,8 @@ pub(crate) struct Meta {
     pub(crate) groups: Vec<String>,
     /// When the hub was made, in milliseconds since 1970; 0 if it was made before this was kept.
     pub(crate) created_ms: i64,
+    /// Whether it refuses to be sent to and read from; not, if it was made before this was kept.
+    pub(crate) disabled: bool,
 }
 
 impl Meta {
@@ -35,6 +37,7 @@ impl Meta {
             out.extend(text.as_bytes());
         }
         out.extend(self.created_ms.to_le_bytes());
+        out.push(self.disabled.into());
         let crc = crc32fast::hash(&out);
         out[8..12].copy_from_slice(&crc.to_le_bytes());
         out
@@ -64,6 +67,7 @@ impl Meta {
         let name = text()?;
         let groups = (0..groups).map(|_| text()).collect::<Option<Vec<_>>>()?;
         let created_ms = take(8).and_then(|bytes| bytes.try_into().ok()).map_or(0, i64::from_le_bytes);
+        let disabled = take(1).is_some_and(|byte| byte != [0]);
         let bytes_max = (bytes_max != u64::MAX).then_some(bytes_max);
         Some(Self {
             name,
@@ -71,6 +75,7 @@ impl Meta {
             retention: Retention { age: Duration::from_millis(age), bytes_max },
             groups,
             created_ms,
+            disabled,
         })
     }
 
@@ -112,6 +117,7 @@ mod tests {
             retention: Retention { age: Duration::from_secs(60), bytes_max: Some(5) },
             groups: vec!["alerts".into(), "été".into()],
             created_ms: 1_700_000_000_000,
+            disabled: true,
         };
         let bytes = meta.encode();
         assert_eq!(Meta::decode(&bytes), Some(meta));

@@ -209,6 +209,7 @@ impl Broker {
             retention: options.retention,
             groups: Vec::new(),
             created_ms: self.defaults.clock.now_ms(),
+            disabled: false,
         };
         let dir = self.store.hub_dir(id);
         // The log first: a directory without a description is a hub that was never finished.

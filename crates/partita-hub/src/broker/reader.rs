@@ -58,6 +58,12 @@ pub enum AttachError {
         /// The hub.
         hub: HubName,
     },
+    /// The hub is disabled.
+    #[error("Messaging entity '{hub}' is currently disabled")]
+    Disabled {
+        /// The hub.
+        hub: HubName,
+    },
     /// There is no such group.
     #[error("The messaging entity '{group}' could not be found")]
     NoGroup {
@@ -94,6 +100,12 @@ pub enum HubReadError {
         /// The name of the hub or group.
         entity: String,
     },
+    /// The hub was disabled. The words are the service's.
+    #[error("Messaging entity '{entity}' is currently disabled")]
+    Disabled {
+        /// The name of the hub.
+        entity: String,
+    },
     /// The log could not be read there.
     #[error(transparent)]
     Log(#[from] ReadError),
@@ -106,6 +118,8 @@ pub(crate) enum Ended {
     Evicted(String),
     /// The hub or the consumer group of this name was deleted.
     Deleted(String),
+    /// The hub of this name was disabled.
+    Disabled(String),
 }
 
 /// How the hub reaches a reader.
@@ -195,6 +209,7 @@ impl HubReader {
         match self.seat.state().ended.clone() {
             Some(Ended::Evicted(reason)) => Err(HubReadError::Evicted { reason }),
             Some(Ended::Deleted(entity)) => Err(HubReadError::Deleted { entity }),
+            Some(Ended::Disabled(entity)) => Err(HubReadError::Disabled { entity }),
             None => Ok(()),
         }
     }

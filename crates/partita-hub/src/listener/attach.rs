@@ -5,21 +5,21 @@ use std::task::Poll;
 use std::time::Instant;
 
 use partita_amqp::connection::{LinkId, SessionId};
-use partita_amqp::performative::{Attach, Role, Source, Target};
-use partita_amqp::types::Symbol;
+use partita_amqp::performative::{Attach, ReceiverSettleMode, Role, SenderSettleMode, Source, Target};
 use partita_core::model::{ConsumerGroup, Epoch, Position, Timestamp, Value};
 
 use super::core::{Core, Kind, Link, Pass, error_of};
-use super::intake::Intake;
+use super::intake::{Credit, Intake};
 use super::mailbox::Bell;
 use super::node::{Node, REQUEST_CREDIT, Replies, Requests};
 use super::outlet::{Finding, Outlet};
 use crate::broker::{self, Hub, HubReader};
 use crate::fault::{Moment, Spot, Strike};
+use crate::log::AppendError;
 use crate::service::address::{Address, partition_number};
 use crate::service::auth::Right;
 use crate::service::condition::{ARGUMENT_ERROR, NOT_ALLOWED, NOT_IMPLEMENTED, Refusal};
-use crate::service::ingest::{PRODUCER_EPOCH, PRODUCER_ID, PRODUCER_SEQUENCE};
+use crate::service::ingest::{PRODUCER_EPOCH, PRODUCER_ID, PRODUCER_SEQUENCE, producer_numbers};
 use crate::service::selector;
 use crate::source::attach_at_oldest;
 
@@ -27,7 +27,6 @@ const EPOCH: &str = "com.microsoft:epoch";
 /// The second one is the Rust client's.
 const RECEIVER_NAME: [&str; 2] = ["com.microsoft:receiver-name", "com.microsoft.com:receiver-name"];
 const RUNTIME_METRIC: &str = "com.microsoft:enable-receiver-runtime-metric";
-const GEOREPLICATION: &str = "com.microsoft:georeplication";
 const IDEMPOTENT: &str = "com.microsoft:idempotent-producer";
 
 impl Core {
@@ -38,11 +37,12 @@ impl Core {
         }
     }
 
-    /// Clients wait for an attach before a detach, with the termini that they named.
+    /// Clients wait for an attach before a detach: without termini, as from the service, which is how most of them know at
+    /// once that they are refused.
     fn refuse(&mut self, id: LinkId, attach: &Attach, refusal: &Refusal) {
-        let mut answer = answer_to(attach);
-        self.limit(&mut answer);
-        self.conn.answer_attach(id, answer);
+        if self.wants_termini {
+            self.conn.answer_attach(id, answer_to(attach));
+        }
         self.conn.detach(id, Some(error_of(refusal)));
     }
 
@@ -59,6 +59,10 @@ impl Core {
         };
         let pass = Pass { address, partition: None, right: None, until: None };
         match (node, attach.role) {
+            (Some(Node::Cbs), Role::Sender) if self.puts_tokens() => {
+                let text = format!("A link to connection '{}' $cbs node has already been opened.", self.id());
+                return Err(Refusal::new(NOT_ALLOWED, text));
+            }
             (Some(node), Role::Sender) => {
                 self.attached(id, attach, pass, Kind::Requests(Requests { node }))?;
                 self.conn.set_credit(id, REQUEST_CREDIT, false);
@@ -72,6 +76,12 @@ impl Core {
             (None, Role::Receiver) => self.admit_receiver(id, attach, pass.address, now)?,
         }
         Ok(())
+    }
+
+    /// Whether there is a link for tokens already.
+    fn puts_tokens(&self) -> bool {
+        let is_one = |link: &Link| matches!(link.kind, Kind::Requests(Requests { node: Node::Cbs }));
+        self.links.values().any(is_one)
     }
 
     fn admit_sender(
@@ -88,15 +98,15 @@ impl Core {
         let (hub, pass) = self.find(address, Right::Send)?;
         self.strike(&hub, pass.partition, true, now)?;
         let producer = begin_producer(attach, &hub, pass.partition)?;
-        let idempotent = producer.is_some();
         let mut granted = attach.clone();
-        if let Some(properties) = producer {
+        let producer = producer.map(|(id, properties)| {
             granted.properties = properties;
-        }
-        let kind = Kind::Intake(Intake { hub, partition: pass.partition, idempotent });
+            id
+        });
+        let credit = Credit::new(self.shared().options.credit, pass.partition);
+        let kind = Kind::Intake(Intake { hub, partition: pass.partition, producer, credit });
         self.attached(id, &granted, pass, kind)?;
-        let credit = self.shared().options.credit;
-        self.conn.set_credit(id, credit, false);
+        self.conn.set_credit(id, credit.target, false);
         Ok(())
     }
 
@@ -119,6 +129,9 @@ impl Core {
         self.strike(&hub, Some(partition), false, now)?;
         let wanted = self.wanted(attach, group, partition)?;
         let from = wanted.from.clone();
+        if let Some(refusal) = selector::beyond_empty(&from, hub.partition(partition)) {
+            return Err(refusal);
+        }
         match from {
             // These places are found by reading.
             Position::Offset { .. } | Position::Time(_) => {
@@ -161,8 +174,9 @@ impl Core {
             Err(error) => {
                 let info = link.pass.partition.and_then(|partition| hub.partition(partition));
                 let refusal = selector::refusal(&from, error, info);
-                self.conn.answer_attach(id, answer_to(&attach));
-                self.detach(id, &refusal);
+                tracing::debug!(connection = self.id(), link = %attach.name, %refusal, "link is refused");
+                self.refuse(id, &attach, &refusal);
+                self.remove(id);
             }
         }
     }
@@ -214,6 +228,9 @@ impl Core {
         let until = self.tokens.allow(&address.to_string(), right, Timestamp::now())?;
         let name = address.hub().unwrap_or_default();
         let hub = self.shared().broker.hub(name).ok_or_else(|| Refusal::not_found(name))?;
+        if hub.is_disabled() {
+            return Err(Refusal::disabled(hub.name()));
+        }
         let partition =
             address.partition().map(|text| partition_number(text, hub.partitions())).transpose()?;
         Ok((hub, Pass { address, partition, right: Some(right), until }))
@@ -245,36 +262,42 @@ impl Core {
     /// Answers, and keeps the link.
     fn attached(&mut self, id: LinkId, attach: &Attach, pass: Pass, kind: Kind) -> Result<(), Refusal> {
         let session = self.session_of(id)?;
-        let answer = self.granted(attach);
+        let mut answer = self.granted(attach);
+        if matches!(kind, Kind::Requests(_) | Kind::Replies(_)) {
+            answer.max_message_size = Some(u64::MAX);
+        }
         self.conn.answer_attach(id, answer);
         self.insert(id, Link { session, pass, kind });
         Ok(())
     }
 
-    /// Tells senders the largest message, also those that are refused: Go makes its batch before it looks for an error.
-    fn limit(&self, answer: &mut Attach) {
-        if answer.role == Role::Receiver {
-            answer.max_message_size = Some(self.shared().options.message_bytes_max);
-        }
-    }
-
-    /// The answer that grants what is known here.
+    /// The answer that grants what is known here, in the service's words: receivers get settled messages, senders settle
+    /// first, and no capability is offered, whatever is desired.
     fn granted(&self, attach: &Attach) -> Attach {
         let mut answer = answer_to(attach);
-        self.limit(&mut answer);
-        let known = |wanted: &&Symbol| [RUNTIME_METRIC, GEOREPLICATION, IDEMPOTENT].contains(&&***wanted);
-        answer.offered_capabilities = attach.desired_capabilities.iter().filter(known).cloned().collect();
+        answer.max_message_size = Some(self.shared().options.message_bytes_max);
+        match attach.role {
+            Role::Receiver if answer.snd_settle_mode == SenderSettleMode::Unsettled => {
+                answer.snd_settle_mode = SenderSettleMode::Settled;
+            }
+            Role::Receiver => {}
+            Role::Sender => answer.rcv_settle_mode = ReceiverSettleMode::First,
+        }
         answer.properties = attach.properties.clone();
         answer
     }
 }
 
-/// What an idempotent producer is told in answer to its attach: who it is, and where it stands. `None`: it is none.
+/// Ids that are given here are below this: JavaScript's client reads them as numbers of 53 bits.
+const PRODUCER_ID_END: i64 = 1 << 53;
+
+/// Who an idempotent producer is, and what it is told in answer to its attach: that, and where it stands. `None`: it is
+/// none.
 fn begin_producer(
     attach: &Attach,
     hub: &Hub,
     partition: Option<u32>,
-) -> Result<Option<Vec<(Value, Value)>>, Refusal> {
+) -> Result<Option<(i64, Vec<(Value, Value)>)>, Refusal> {
     if !attach.desired_capabilities.iter().any(|wanted| **wanted == *IDEMPOTENT) {
         return Ok(None);
     }
@@ -283,11 +306,13 @@ fn begin_producer(
         return Err(Refusal::new(ARGUMENT_ERROR, text));
     };
     let number = |name: &str| attach.property(name).and_then(Value::as_i64);
-    let bad = |_| Refusal::new(ARGUMENT_ERROR, "The producer's epoch or sequence number is out of range.");
-    let id = number(PRODUCER_ID).unwrap_or_else(|| fastrand::i64(1..));
-    let epoch = number(PRODUCER_EPOCH).map(i16::try_from).transpose().map_err(bad)?;
-    let claimed = number(PRODUCER_SEQUENCE).map(i32::try_from).transpose().map_err(bad)?;
-    let state = hub.begin_producer(partition, id, epoch)?;
+    let (id, epoch, claimed) =
+        producer_numbers(number(PRODUCER_ID), number(PRODUCER_EPOCH), number(PRODUCER_SEQUENCE))?;
+    let id = id.unwrap_or_else(|| fastrand::i64(1..PRODUCER_ID_END));
+    let state = hub.begin_producer(partition, id, epoch).map_err(|error| match error {
+        AppendError::ProducerStolen { id, epoch: current } => Refusal::producer_stolen(id, epoch, current),
+        error => error.into(),
+    })?;
     // What it says of itself comes first. If its last batch was stored and the answer was lost, it repeats that batch, under the
     // same numbers only if it is not told to go on from others.
     let last = claimed.or(state.last_sequence).unwrap_or(0);
@@ -299,7 +324,7 @@ fn begin_producer(
     let mut properties = attach.properties.clone();
     properties.retain(|(key, _)| !ours.iter().any(|(name, _)| key.as_str() == Some(name)));
     properties.extend(ours.map(|(name, value)| (Value::Symbol(name.into()), value)));
-    Ok(Some(properties))
+    Ok(Some((id, properties)))
 }
 
 /// An answer with the termini that the client named. Neither is missing: some clients take that for a refusal. Of the

@@ -134,6 +134,8 @@ pub(super) struct Core {
     later_count: u64,
     /// How much later than at once the client is to be told anything.
     pub(super) distance: Duration,
+    /// Whether it hears of a refusal only if that names the termini.
+    pub(super) wants_termini: bool,
     /// When the next token that a link needs is over, by the calendar and by the clock.
     expiry: Option<(Timestamp, Instant)>,
     hub_check: Option<Instant>,
@@ -185,6 +187,7 @@ impl Core {
             later: BTreeMap::new(),
             later_count: 0,
             distance: Duration::ZERO,
+            wants_termini: false,
             expiry: None,
             hub_check: None,
             ending: None,
@@ -262,6 +265,7 @@ impl Core {
             Event::Opened(open) => {
                 self.seat.update(|info| info.container_id = open.container_id.to_string());
                 self.distance = habits::distance(&open);
+                self.wants_termini = habits::wants_termini(&open);
                 let grants = std::mem::take(&mut *self.login.lock().unwrap_or_else(PoisonError::into_inner));
                 if !grants.is_empty() {
                     self.tokens = Tokens::standing(grants);
@@ -313,7 +317,7 @@ impl Core {
         self.links.insert(id, link);
     }
 
-    fn remove(&mut self, id: LinkId) {
+    pub(super) fn remove(&mut self, id: LinkId) {
         if let Some(link) = self.links.remove(&id) {
             let info = LinkInfo { address: link.pass.address.to_string(), role: link.role() };
             self.seat.update(|seat| {
@@ -456,21 +460,23 @@ impl Core {
         }
     }
 
-    /// Detaches senders whose hub was deleted; readers hear of it themselves.
+    /// Detaches senders whose hub was deleted or disabled; readers hear of it themselves.
     fn check_hubs(&mut self, now: Instant) {
         let intakes = self.links.iter().filter_map(|(id, link)| match &link.kind {
             Kind::Intake(intake) => Some((*id, &intake.hub)),
             _ => None,
         });
-        let (mut any, mut deleted) = (false, Vec::new());
+        let (mut any, mut gone) = (false, Vec::new());
         for (id, hub) in intakes {
             any = true;
             if hub.is_deleted() {
-                deleted.push((id, Refusal::not_found(hub.name())));
+                gone.push((id, Refusal::not_found(hub.name())));
+            } else if hub.is_disabled() {
+                gone.push((id, Refusal::disabled(hub.name())));
             }
         }
         self.hub_check = any.then(|| now + HUB_CHECK);
-        for (id, refusal) in deleted {
+        for (id, refusal) in gone {
             self.detach(id, &refusal);
         }
     }

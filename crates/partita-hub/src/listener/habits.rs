@@ -13,13 +13,25 @@ const RUST: &str = "azure_messaging_eventhubs";
 /// dropped with it. What comes in between is lost, and the send never ends; or it ends the connection.
 pub const RUST_DISTANCE: Duration = Duration::from_millis(10);
 
+/// The Python SDK, as its opens name it.
+const PYTHON: &str = "azsdk-python-eventhubs";
+
 /// How much later than at once the client is told anything.
 pub(super) fn distance(open: &Open) -> Duration {
-    let product = open.properties.iter().find(|(key, _)| key.as_str() == Some("product"));
-    match product.and_then(|(_, value)| value.as_str()) {
+    match product(open) {
         Some(RUST) => RUST_DISTANCE,
         _ => Duration::ZERO,
     }
+}
+
+/// Whether an attach that is refused is answered with the termini that the client named. The AMQP library in the Python SDK (up to
+/// 5.15) detaches a link by itself whose attach is answered without them, and never hears why it was refused.
+pub(super) fn wants_termini(open: &Open) -> bool {
+    product(open) == Some(PYTHON)
+}
+
+fn product(open: &Open) -> Option<&str> {
+    open.properties.iter().find(|(key, _)| key.as_str() == Some("product"))?.1.as_str()
 }
 
 /// Holds bytes back for as long as the client is away. It counts; the bytes stay where they are.
@@ -104,5 +116,13 @@ mod tests {
         assert_eq!(product("azure_messaging_eventhubs"), RUST_DISTANCE);
         assert_eq!(product("azsdk-js-azureeventhubs"), Duration::ZERO);
         assert_eq!(distance(&Open::new("x")), Duration::ZERO);
+    }
+
+    #[test]
+    fn only_python_is_refused_with_termini() {
+        let mut open = Open::new("x");
+        assert!(!wants_termini(&open));
+        open.properties.push((partita_core::model::Value::Symbol("product".into()), PYTHON.into()));
+        assert!(wants_termini(&open));
     }
 }

@@ -8,6 +8,7 @@ use partita_amqp::connection::{Delivery, DeliveryId, DeliveryRange, LinkId};
 use partita_amqp::performative::DeliveryState;
 
 use super::core::{Core, Kind, error_of};
+use super::node::REQUEST_CREDIT;
 use crate::broker::{Hub, Route, partition_of};
 use crate::fault::{Moment, Spot, Strike};
 use crate::log::{Ack, AckSink, AppendError, EncodedBatch, ProducerStamp};
@@ -25,8 +26,31 @@ pub(super) struct Intake {
     pub(super) hub: Arc<Hub>,
     /// Where its events go, unless their key says.
     pub(super) partition: Option<u32>,
-    /// Whether what it repeats is not appended again.
-    pub(super) idempotent: bool,
+    /// The id of an idempotent producer: what it repeats is not appended again.
+    pub(super) producer: Option<i64>,
+    pub(super) credit: Credit,
+}
+
+/// How many messages a sender may have under way, and after how many it is told so again.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Credit {
+    pub(super) target: u32,
+    used: u32,
+}
+
+impl Credit {
+    /// As the service does it: 300 for a hub, renewed at half; 1,000 for a partition, renewed at every 100. Other settings
+    /// keep the proportions.
+    pub(super) fn new(setting: u32, partition: Option<u32>) -> Self {
+        match partition {
+            None => Self { target: setting, used: setting.div_ceil(2) },
+            Some(_) => {
+                let target = u64::from(setting) * 10 / 3;
+                let target = u32::try_from(target).unwrap_or(u32::MAX).max(1);
+                Self { target, used: (setting / 3).max(1) }
+            }
+        }
+    }
 }
 
 /// A batch that waits for the log.
@@ -35,6 +59,8 @@ pub(super) struct Append {
     delivery: DeliveryId,
     /// The client wants no answer.
     settled: bool,
+    /// Of an idempotent producer.
+    epoch: Option<i16>,
 }
 
 /// A batch on its way to a hub's log.
@@ -75,7 +101,11 @@ impl Core {
     pub(super) fn on_delivery(&mut self, delivery: &Delivery, now: Instant) {
         let Some(link) = self.links.get(&delivery.link) else { return };
         match &link.kind {
-            Kind::Intake(_) => self.on_event_delivery(delivery, now),
+            Kind::Intake(intake) => {
+                let credit = intake.credit;
+                self.conn.top_up_every(delivery.link, credit.target, credit.used);
+                self.on_event_delivery(delivery, now);
+            }
             Kind::Requests(_) => self.on_request(delivery, now),
             _ => {}
         }
@@ -90,17 +120,25 @@ impl Core {
         size: u64,
         now: Instant,
     ) {
-        let (credit, max) = (self.shared().options.credit, self.shared().options.message_bytes_max);
-        self.conn.top_up(link, credit);
+        let max = self.shared().options.message_bytes_max;
+        self.top_up(link);
         if !settled {
-            let refusal = Refusal::too_large(size, max);
+            let refusal = Refusal::delivery_too_large(id, size, max);
             self.settle(link, id.into(), DeliveryState::rejected(error_of(&refusal)), now);
         }
     }
 
+    fn top_up(&mut self, link: LinkId) {
+        match self.links.get(&link).map(|link| &link.kind) {
+            Some(Kind::Intake(Intake { credit, .. })) => {
+                self.conn.top_up_every(link, credit.target, credit.used);
+            }
+            Some(Kind::Requests(_)) => self.conn.top_up(link, REQUEST_CREDIT),
+            _ => {}
+        }
+    }
+
     fn on_event_delivery(&mut self, delivery: &Delivery, now: Instant) {
-        let credit = self.shared().options.credit;
-        self.conn.top_up(delivery.link, credit);
         let result = self.take_in(delivery, now);
         let outcome = match result {
             Ok(true) => return,
@@ -120,9 +158,15 @@ impl Core {
         let Some(Kind::Intake(intake)) = self.links.get(&delivery.link).map(|link| &link.kind) else {
             return Ok(true);
         };
-        let (hub, partition, idempotent) = (intake.hub.clone(), intake.partition, intake.idempotent);
+        let (hub, partition, producer) = (intake.hub.clone(), intake.partition, intake.producer);
         let bytes_max = usize::try_from(self.shared().options.message_bytes_max).unwrap_or(usize::MAX);
         let message = ingest(delivery.format, &delivery.payload, bytes_max)?;
+        // Clients that lose digits of a number would pass for one another.
+        let stamp = match (producer, message.producer) {
+            (Some(id), Some(stamp)) if stamp.id != id => return Err(Refusal::other_producer(stamp.id, id)),
+            (Some(_), stamp) => stamp,
+            (None, _) => None,
+        };
         let meant = partition.or_else(|| message.key.map(|key| partition_of(key, hub.partitions())));
         let spot = Spot { hub: hub.name().as_str(), partition: meant, sends: true, moment: Moment::Sent };
         match self.shared().faults.strike(&spot, now) {
@@ -133,14 +177,17 @@ impl Core {
             }
             _ => {}
         }
+        if hub.is_disabled() {
+            return Err(Refusal::disabled(hub.name()));
+        }
         let Some(batch) = message.batch else { return Ok(false) };
         self.next_token += 1;
         let token = self.next_token;
-        let append = Append { link: delivery.link, delivery: delivery.id, settled: delivery.settled };
+        let epoch = stamp.map(|stamp| stamp.epoch);
+        let append = Append { link: delivery.link, delivery: delivery.id, settled: delivery.settled, epoch };
         self.appends.insert(token, append);
         let key = message.key.filter(|_| partition.is_none()).map(str::to_owned);
-        let producer = message.producer.filter(|_| idempotent);
-        let sending = Sending { token, hub, partition, key, batch, producer };
+        let sending = Sending { token, hub, partition, key, batch, producer: stamp };
         match sending.send(&self.sink) {
             Ok(()) => Ok(true),
             Err(AppendError::QueueFull) => {
@@ -190,7 +237,15 @@ impl Core {
                 _ if append.settled => {}
                 Ok(_) => accepted.push((append.link, append.delivery)),
                 Err(error) => {
-                    let refusal = Refusal::from(error);
+                    let refusal = match error {
+                        AppendError::ProducerStolen { id, epoch } => {
+                            Refusal::producer_stolen(id, append.epoch, epoch)
+                        }
+                        AppendError::TooLarge { bytes, max } => {
+                            Refusal::delivery_too_large(append.delivery, bytes as u64, max as u64)
+                        }
+                        error => Refusal::from(error),
+                    };
                     tracing::debug!(connection = self.id(), %refusal, "message is rejected");
                     let state = DeliveryState::rejected(error_of(&refusal));
                     self.settle(append.link, append.delivery.into(), state, now);

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use partita_amqp::connection::{Connection, Delivery, LinkId, Outgoing};
-use partita_amqp::message::{self, Message, MessageError};
+use partita_amqp::message::{self, Message};
 use partita_amqp::performative::DeliveryState;
 use partita_core::model::Timestamp;
 
@@ -60,22 +60,13 @@ impl Replies {
     }
 }
 
-/// Some clients leave the body out, which nobody asks for here.
-fn decode(bytes: &Bytes) -> Result<Message, MessageError> {
-    const NO_VALUE: [u8; 4] = [0x00, 0x53, 0x77, 0x40];
-    match Message::decode(bytes) {
-        Err(MessageError::NoBody) => Message::decode(&[bytes, &NO_VALUE[..]].concat().into()),
-        decoded => decoded,
-    }
-}
-
 impl Core {
     pub(super) fn on_request(&mut self, delivery: &Delivery, now: Instant) {
         self.conn.top_up(delivery.link, REQUEST_CREDIT);
         let Some(link) = self.links.get(&delivery.link) else { return };
         let (Kind::Requests(requests), session) = (&link.kind, link.session) else { return };
         let node = requests.node;
-        let request = match decode(&delivery.payload) {
+        let request = match Message::decode_with_any_body(&delivery.payload) {
             Ok(request) => request,
             Err(error) => {
                 let refusal = Refusal::new(DECODE_ERROR, format!("The request is no message: {error}."));
@@ -90,7 +81,10 @@ impl Core {
         let time = Timestamp::now();
         let shared = self.shared().clone();
         let reply = match node {
-            Node::Cbs => cbs::handle(&request, &shared.options.auth, &mut self.tokens, time),
+            Node::Cbs => {
+                let is_hub = |name: &str| shared.broker.hub(name).is_some();
+                cbs::handle(&request, &shared.options.auth, &mut self.tokens, is_hub, time)
+            }
             Node::Management => {
                 management::handle(&request, &shared.broker, &shared.options.auth, &self.tokens, time)
             }
@@ -100,7 +94,11 @@ impl Core {
         }
         let mut bytes = Vec::new();
         // Replies are of text and numbers, which have an encoding.
-        if message::encode(&reply, &mut bytes).is_err() {
+        let encoded = match node {
+            Node::Cbs => message::encode_without_body(&reply, &mut bytes),
+            Node::Management => message::encode(&reply, &mut bytes),
+        };
+        if encoded.is_err() {
             return;
         }
         let Some(to) = self.reply_link(node, session, request_reply_to(&request)) else {

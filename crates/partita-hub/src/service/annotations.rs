@@ -2,6 +2,8 @@
 
 /// The event's number in its partition: a long.
 pub const SEQUENCE_NUMBER: &str = "x-opt-sequence-number";
+/// Which life of a geo-replicated partition the number is of: an int, -1 where there is no replication.
+pub const SEQUENCE_NUMBER_EPOCH: &str = "x-opt-sequence-number-epoch";
 /// The event's place in its partition: a string.
 pub const OFFSET: &str = "x-opt-offset";
 /// When the hub accepted the event: a timestamp.

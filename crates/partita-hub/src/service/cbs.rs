@@ -3,23 +3,41 @@
 use partita_amqp::message::Message;
 use partita_core::model::{Body, Timestamp, Value};
 
+use super::address::Place;
 use super::auth::{Rules, Tokens};
-use super::request::{self, BAD_REQUEST, FORBIDDEN, Failure, NOT_IMPLEMENTED, UNAUTHORIZED};
+use super::condition::Refusal;
+use super::request::{self, BAD_REQUEST, FORBIDDEN, Failure, NOT_FOUND, NOT_IMPLEMENTED, UNAUTHORIZED};
 
 const SAS: &str = "servicebus.windows.net:sastoken";
 const JWT: &str = "jwt";
 /// What a shared access signature begins with.
 const SIGNATURE: &str = "SharedAccessSignature ";
 
-/// Does what a request asks for and says what came of it.
-pub fn handle(request: &Message, rules: &Rules, tokens: &mut Tokens, now: Timestamp) -> Message {
-    match put_token(request, rules, tokens, now) {
-        Ok(()) => request::reply(request, request::ACCEPTED, "Accepted", Value::Null),
+/// Does what a request asks for and says what came of it. `is_hub` knows which hubs there are. The reply is to be sent
+/// without its body: the service's have none.
+pub fn handle(
+    request: &Message,
+    rules: &Rules,
+    tokens: &mut Tokens,
+    is_hub: impl Fn(&str) -> bool,
+    now: Timestamp,
+) -> Message {
+    match put_token(request, rules, tokens, is_hub, now) {
+        Ok(()) => {
+            let code = ("status-code", Value::Int(request::ACCEPTED));
+            request::reply(request, vec![code, ("status-description", Value::from("Accepted"))], Value::Null)
+        }
         Err(failure) => request::failed(request, &failure),
     }
 }
 
-fn put_token(request: &Message, rules: &Rules, tokens: &mut Tokens, now: Timestamp) -> Result<(), Failure> {
+fn put_token(
+    request: &Message,
+    rules: &Rules,
+    tokens: &mut Tokens,
+    is_hub: impl Fn(&str) -> bool,
+    now: Timestamp,
+) -> Result<(), Failure> {
     let operation = request::required(request, "operation")?;
     if operation != "put-token" {
         let text = format!("The operation '{operation}' is not known here, only 'put-token' is.");
@@ -44,7 +62,21 @@ fn put_token(request: &Message, rules: &Rules, tokens: &mut Tokens, now: Timesta
     let token = token.ok_or_else(|| Failure::new(BAD_REQUEST, "The body of the request is no token."))?;
     let grant = rules.verify(&token, audience, now);
     let grant = grant.map_err(|error| Failure::new(UNAUTHORIZED, error.to_string()))?;
+    // After the signature: whether a hub is there is nobody's business without one.
+    find(audience, is_hub)?;
     tokens.put(grant, now).map_err(|refusal| Failure::new(FORBIDDEN, refusal.description))
+}
+
+/// Fails if the audience names a hub that is not there. One that names none is the whole namespace.
+fn find(audience: &str, is_hub: impl Fn(&str) -> bool) -> Result<(), Failure> {
+    let place = Place::parse(audience);
+    let Some(hub) = place.segments.first().filter(|name| !name.starts_with('$') && !is_hub(name)) else {
+        return Ok(());
+    };
+    let entity = format!("sb://{}/{hub}", place.host.as_deref().unwrap_or("localhost"));
+    let missing = Refusal::not_found(entity).description;
+    let text = format!("{missing} To know more visit https://aka.ms/sbResourceMgrExceptions. ");
+    Err(Failure::new(NOT_FOUND, text.trim_end()))
 }
 
 fn token(body: &Body) -> Option<String> {
@@ -77,6 +109,15 @@ mod tests {
         request(Value::Ulong(0), &properties, Value::from(token))
     }
 
+    fn is_hub(name: &str) -> bool {
+        name.eq_ignore_ascii_case("eh1")
+    }
+
+    fn condition(reply: &Message) -> Option<&Value> {
+        let pairs = reply.application_properties.as_deref().expect("there");
+        pairs.iter().find(|(name, _)| name.as_str() == Some("error-condition")).map(|(_, value)| value)
+    }
+
     fn status(reply: &Message) -> (&Value, &str) {
         let pairs = reply.application_properties.as_deref().expect("there");
         (&pairs[0].1, pairs[1].1.as_str().expect("text"))
@@ -90,7 +131,7 @@ mod tests {
     #[test]
     fn a_valid_token_is_taken_and_allows_links() {
         let mut tokens = Tokens::default();
-        let reply = handle(&put(SAS, &valid()), &Rules::default(), &mut tokens, NOW);
+        let reply = handle(&put(SAS, &valid()), &Rules::default(), &mut tokens, is_hub, NOW);
         assert_eq!(status(&reply), (&Value::Int(202), "Accepted"));
         let properties = reply.properties.expect("there");
         assert_eq!((&properties[5], &properties[2]), (&Value::Ulong(0), &Value::from("me")));
@@ -106,6 +147,7 @@ mod tests {
                 &request(id.clone(), &[], Value::Null),
                 &Rules::default(),
                 &mut Tokens::default(),
+                is_hub,
                 NOW,
             );
             assert_eq!(reply.properties.expect("there")[5], id);
@@ -138,7 +180,13 @@ mod tests {
             ),
         ];
         for (message, code, word) in cases {
-            let reply = handle(&message, &Rules::default(), &mut tokens, NOW);
+            let reply = handle(&message, &Rules::default(), &mut tokens, is_hub, NOW);
+            let expected = match code {
+                401 => "com.microsoft:auth-failed",
+                501 => "amqp:not-implemented",
+                _ => "com.microsoft:argument-error",
+            };
+            assert_eq!(condition(&reply), Some(&Value::Symbol(expected.into())));
             let (status, description) = status(&reply);
             assert!(*status == Value::Int(code) && description.contains(word), "{status:?} {description}");
         }
@@ -148,15 +196,50 @@ mod tests {
     #[test]
     fn a_signature_in_the_place_of_a_jwt_is_taken() {
         let mut tokens = Tokens::default();
-        let reply = handle(&put("jwt", &valid()), &Rules::default(), &mut tokens, NOW);
+        let reply = handle(&put("jwt", &valid()), &Rules::default(), &mut tokens, is_hub, NOW);
         assert_eq!(status(&reply).0, &Value::Int(202));
         assert!(tokens.allow("eh1/$management", Right::Listen, NOW).is_ok());
     }
 
     #[test]
+    fn a_token_for_a_hub_that_is_not_there_is_not_found_in_the_service_s_words() {
+        let everything =
+            sign("sb://localhost/", WELL_KNOWN_NAME, &Key::new(WELL_KNOWN_KEY), Timestamp(NOW.0 + 60_000));
+        let put = |audience: &str, token: &str| {
+            let properties = [("operation", "put-token"), ("type", SAS), ("name", audience)];
+            let mut tokens = Tokens::default();
+            let request = request(Value::Ulong(0), &properties, Value::from(token));
+            (handle(&request, &Rules::default(), &mut tokens, is_hub, NOW), tokens.any(NOW))
+        };
+        let (reply, granted) = put("amqps://localhost/EH2/Partitions/0", &everything);
+        let words = "The messaging entity 'sb://localhost/EH2' could not be found. To know more visit https://aka.ms/sbResourceMgrExceptions.";
+        assert_eq!(status(&reply), (&Value::Int(404), words));
+        assert_eq!(condition(&reply), Some(&Value::Symbol("amqp:not-found".into())));
+        assert!(!granted);
+        // Who has no valid token does not learn what is there.
+        assert_eq!(status(&put("sb://localhost/eh2", "x").0).0, &Value::Int(401));
+        for audience in ["sb://localhost/", "sb://localhost/$management", "sb://localhost/EH1"] {
+            let (reply, granted) = put(audience, &everything);
+            assert!(granted && condition(&reply).is_none(), "{audience}");
+        }
+    }
+
+    #[test]
+    fn a_rule_that_is_not_there_is_answered_as_a_wrong_signature_is() {
+        let end = Timestamp(NOW.0 + 60_000);
+        for resource in ["sb://localhost/eh1", "sb://elsewhere/eh1", "sb://localhost/eh2"] {
+            let [unknown, wrong] = ["nobody", WELL_KNOWN_NAME].map(|rule| {
+                let token = sign(resource, rule, &Key::new("guess"), end);
+                handle(&put(SAS, &token), &Rules::default(), &mut Tokens::default(), is_hub, NOW)
+            });
+            assert_eq!(unknown, wrong);
+        }
+    }
+
+    #[test]
     fn an_open_hub_takes_any_token() {
         let mut tokens = Tokens::default();
-        let reply = handle(&put("jwt", "e30.e30."), &Rules::open(), &mut tokens, NOW);
+        let reply = handle(&put("jwt", "e30.e30."), &Rules::open(), &mut tokens, is_hub, NOW);
         assert_eq!(status(&reply).0, &Value::Int(202));
     }
 }

@@ -10,6 +10,10 @@ use crate::log::{AppendError, ReadError};
 pub const NOT_FOUND: &str = "amqp:not-found";
 /// No valid token for this.
 pub const UNAUTHORIZED: &str = "amqp:unauthorized-access";
+/// A token that is not valid, in a reply.
+pub const AUTH_FAILED: &str = "com.microsoft:auth-failed";
+/// The hub is disabled.
+pub const ENTITY_DISABLED: &str = "com.microsoft:entity-disabled";
 /// Another reader has the partition.
 pub const STOLEN: &str = "amqp:link:stolen";
 /// As many as there may be.
@@ -73,6 +77,31 @@ impl Refusal {
         )
     }
 
+    /// A number of an idempotent producer is negative, or larger than its type.
+    pub fn producer_out_of_range() -> Self {
+        Self::new(
+            OUT_OF_RANGE,
+            "Invalid range for idempotent producer state. Producer Id, Epoch, and Sequence Number must be zero or positive.",
+        )
+    }
+
+    /// A later incarnation of an idempotent producer took over. `received` is the epoch that it has itself, where that is known.
+    pub fn producer_stolen(id: i64, received: Option<i16>, current: i16) -> Self {
+        let received = received.map_or_else(String::new, |epoch| format!("Received:{epoch} "));
+        let text = format!(
+            "A producer with a higher epoch took over. {received}Current:{current}. Producer id:{id}."
+        );
+        Self::new(PRODUCER_STOLEN, text)
+    }
+
+    /// A message names another producer than its link does. It would be judged by the numbers of that other one.
+    pub fn other_producer(found: i64, id: i64) -> Self {
+        let text = format!(
+            "The message has the producer id {found} and its link {id}: send with the id that the attach was answered with."
+        );
+        Self::new(ARGUMENT_ERROR, text)
+    }
+
     /// A message is larger than the link takes.
     pub fn too_large(bytes: u64, bytes_max: u64) -> Self {
         Self::new(
@@ -81,6 +110,25 @@ impl Refusal {
                 "The received message ({bytes} bytes) exceeds the limit ({bytes_max} bytes) currently allowed on the link."
             ),
         )
+    }
+
+    /// The same, of a delivery on a link.
+    pub fn delivery_too_large(id: u32, bytes: u64, bytes_max: u64) -> Self {
+        Self::new(
+            SIZE_EXCEEDED,
+            format!(
+                "The received message (delivery-id:{id}, size:{bytes} bytes) exceeds the limit ({bytes_max} bytes) \
+                 currently allowed on the link."
+            ),
+        )
+    }
+
+    /// The hub is disabled: it is there, and nothing can be sent to it or read from it.
+    pub fn disabled(hub: impl fmt::Display) -> Self {
+        let text = format!(
+            "Messaging entity '{hub}' is currently disabled: enable it with 'partita hub enable {hub}'."
+        );
+        Self::new(ENTITY_DISABLED, text)
     }
 
     /// A reader asked for a sequence number or offset that is not there yet. `what` is one of the two words.
@@ -106,8 +154,18 @@ impl From<AppendError> for Refusal {
             AppendError::Deleted => {
                 Self::new(NOT_FOUND, "The messaging entity could not be found: the hub was deleted.")
             }
-            AppendError::OutOfOrder { .. } => Self::new(OUT_OF_ORDER, error.to_string()),
-            AppendError::ProducerStolen { .. } => Self::new(PRODUCER_STOLEN, error.to_string()),
+            AppendError::OutOfOrder { id, expected, found } => {
+                // Numbers go round, so that half of them are before any one.
+                let is_old =
+                    expected.wrapping_sub(found).cast_unsigned() & i32::MAX.cast_unsigned() < 1 << 30;
+                let what =
+                    if is_old { "an old sequence number" } else { "a sequence number that is not the next" };
+                let text = format!(
+                    "The producer sent {what}. Received:{found} Expected:{expected}. Producer id:{id}."
+                );
+                Self::new(OUT_OF_ORDER, text)
+            }
+            AppendError::ProducerStolen { id, epoch } => Self::producer_stolen(id, None, epoch),
             // Busy is what every client tries again after.
             other if other.is_retriable() => Self::new(SERVER_BUSY, other.to_string()),
             other => Self::new(INTERNAL_ERROR, other.to_string()),
@@ -120,6 +178,7 @@ impl From<AttachError> for Refusal {
         match error {
             AttachError::NoHub { hub } => Self::not_found(hub),
             AttachError::NoGroup { group } => Self::not_found(group),
+            AttachError::Disabled { hub } => Self::disabled(hub),
             AttachError::BadPosition { .. } => Self::new(ARGUMENT_ERROR, error.to_string()),
             AttachError::Refused(Refused::TooMany { .. }) => Self::new(LIMIT_EXCEEDED, error.to_string()),
             AttachError::Refused(_) => Self::new(STOLEN, error.to_string()),
@@ -147,6 +206,7 @@ impl From<HubReadError> for Refusal {
         match error {
             HubReadError::Evicted { reason } => Self::new(STOLEN, reason),
             HubReadError::Deleted { entity } => Self::not_found(entity),
+            HubReadError::Disabled { entity } => Self::disabled(entity),
             HubReadError::Log(error) => error.into(),
         }
     }
@@ -170,11 +230,14 @@ mod tests {
         );
         let many = AttachError::Refused(Refused::TooMany { readers: "a, b".into() });
         assert_eq!(Refusal::from(many).condition, "amqp:resource-limit-exceeded");
-        let lower = AttachError::Refused(Refused::LowerEpoch { name: "x".into(), epoch: Epoch(1) });
-        assert_eq!(
-            Refusal::from(lower).to_string(),
-            "amqp:link:stolen: Receiver 'x' with a higher epoch '1' already exists"
-        );
+        let lower = AttachError::Refused(Refused::LowerEpoch {
+            name: "x".into(),
+            epoch: Epoch(1),
+            refused: "y".into(),
+            asked: Epoch(0),
+        });
+        let words = "amqp:link:stolen: Receiver 'x' with a higher epoch '1' already exists. Receiver 'y' with epoch 0";
+        assert!(Refusal::from(lower).to_string().starts_with(words));
     }
 
     #[test]

@@ -1,14 +1,15 @@
 //! A message as it was sent, to what the log stores.
 //!
 //! An event is stored as its encoded message, in the form that is quickest to deliver: a header if there is one, then the
-//! message annotations if there are any, then all else as it came. Delivery annotations were for this hop and go. So do
-//! the annotations that are the hub's to say. Everything is checked here, once, so that whatever is stored decodes.
+//! delivery annotations and the message annotations if there are any, then all else as it came, in its order. Delivery
+//! annotations that a client put behind others stay there, as on the service; an empty header says that there are such.
+//! The annotations that are the hub's to say go. Everything is checked here, once, so that whatever is stored decodes.
 
-use partita_amqp::message::{MessageError, RawContent, RawSection, Sections};
+use partita_amqp::message::{MessageError, RawContent, Sections};
 use partita_amqp::types::{self, Checker, Decoder, RawMap};
 use partita_core::model::Value;
 
-use super::annotations::{ENQUEUED_TIME, OFFSET, PARTITION_KEY, SEQUENCE_NUMBER};
+use super::annotations::{ENQUEUED_TIME, OFFSET, PARTITION_KEY, SEQUENCE_NUMBER, SEQUENCE_NUMBER_EPOCH};
 use super::condition::{ARGUMENT_ERROR, DECODE_ERROR, Refusal};
 use crate::log::{BatchBuilder, EncodeError, EncodedBatch, ProducerStamp};
 
@@ -88,11 +89,24 @@ fn stamp(notes: &Notes<'_>) -> Result<Option<ProducerStamp>, Refusal> {
     let (Some(id), Some(epoch), Some(sequence)) = (notes.id, notes.epoch, notes.sequence) else {
         return Ok(None);
     };
-    let epoch = i16::try_from(epoch).ok();
-    let (Some(epoch), Ok(sequence)) = (epoch, i32::try_from(sequence)) else {
-        return Err(Refusal::new(ARGUMENT_ERROR, "The producer's epoch or sequence number is out of range."));
+    let (id, epoch, sequence) = producer_numbers(Some(id), Some(epoch), Some(sequence))?;
+    Ok(id.zip(epoch).zip(sequence).map(|((id, epoch), sequence)| ProducerStamp { id, epoch, sequence }))
+}
+
+/// The numbers of an idempotent producer, those that it gives, in the types that they have.
+pub(crate) fn producer_numbers(
+    id: Option<i64>,
+    epoch: Option<i64>,
+    sequence: Option<i64>,
+) -> Result<(Option<i64>, Option<i16>, Option<i32>), Refusal> {
+    let narrow = |number: Option<i64>, max: i64| match number {
+        Some(number) if !(0..=max).contains(&number) => Err(Refusal::producer_out_of_range()),
+        number => Ok(number),
     };
-    Ok(Some(ProducerStamp { id, epoch, sequence }))
+    let id = narrow(id, i64::MAX)?;
+    let epoch = narrow(epoch, i16::MAX.into())?.map(|epoch| epoch as i16);
+    let sequence = narrow(sequence, i32::MAX.into())?.map(|sequence| sequence as i32);
+    Ok((id, epoch, sequence))
 }
 
 struct Intake {
@@ -107,14 +121,19 @@ impl Intake {
         let bad = |error: MessageError| {
             Refusal::new(DECODE_ERROR, format!("The delivery is no AMQP message: {error}."))
         };
-        let mut sections = Sections::new(Checker::with_values_max(payload, self.values_left));
+        let values_max = self.values_left;
+        let mut sections = Sections::new(Checker::with_values_max(payload, values_max));
         let mut notes = Notes::default();
         let mut first: Option<Notes<'a>> = None;
         let (mut index, mut first_key) = (0, None);
         self.batch = BatchBuilder::with_capacity(64, payload.len() + payload.len() / 8);
+        let mut late = false;
         while let Some(section) = sections.next().map_err(bad)? {
             match section.content {
-                RawContent::MessageAnnotations(map) => notes = read_notes(map),
+                RawContent::MessageAnnotations(map) => {
+                    notes = read_notes(map);
+                    late = index > 0;
+                }
                 RawContent::Data(event) => {
                     let inner = self.event(event, notes.key).map_err(|error| garbage(index, error))?;
                     first_key = first_key.or(inner.key);
@@ -127,6 +146,17 @@ impl Intake {
                 _ => {}
             }
         }
+        if late && notes.key.is_some() {
+            // The key came behind events that have it, too: once more, now that it is known.
+            self.values_left = values_max;
+            self.batch = BatchBuilder::with_capacity(index, payload.len() + payload.len() / 8);
+            let mut sections = Sections::new(Checker::with_values_max(payload, values_max));
+            while let Some(section) = sections.next().map_err(bad)? {
+                if let RawContent::Data(event) = section.content {
+                    self.event(event, notes.key).map_err(|error| garbage(0, error))?;
+                }
+            }
+        }
         let key = notes.key.or(first_key);
         // JavaScript's client marks the events of a batch that its user filled, and not the envelope.
         let marked = if notes.sequence.is_some() { notes } else { first.unwrap_or(notes) };
@@ -136,23 +166,24 @@ impl Intake {
     /// Adds one event, with the envelope's key where there is one.
     fn event<'a>(&mut self, bytes: &'a [u8], key: Option<&str>) -> Result<Notes<'a>, MessageError> {
         let mut sections = Sections::new(Checker::with_values_max(bytes, self.values_left));
-        let (mut header, mut annotations): (Option<RawSection<'_>>, Option<RawMap<'_>>) = (None, None);
-        let (mut as_it_is, mut before) = (true, 0);
+        let (mut annotations, mut hop): (Option<RawMap<'_>>, Option<Hop<'_>>) = (None, None);
+        let (mut as_it_is, mut place) = (true, Place::Start);
         while let Some(section) = sections.next()? {
             let prefix = &section.bytes[..section.bytes.len().min(3)];
-            match section.content {
-                RawContent::Header => {
-                    as_it_is &= prefix == HEADER_DESCRIPTOR;
-                    header = Some(section);
+            let (here, usual) = match section.content {
+                RawContent::Header => (Place::Header, prefix == HEADER_DESCRIPTOR),
+                RawContent::DeliveryAnnotations(map) => {
+                    hop = Some(Hop { map, in_place: place <= Place::Header });
+                    (Place::Hop, prefix == HOP_DESCRIPTOR && map.count > 0)
                 }
-                RawContent::DeliveryAnnotations(_) => as_it_is = false,
                 RawContent::MessageAnnotations(map) => {
-                    as_it_is &= prefix == ANNOTATIONS_DESCRIPTOR && map.count > 0;
                     annotations = Some(map);
+                    (Place::Annotations, prefix == ANNOTATIONS_DESCRIPTOR && map.count > 0)
                 }
-                _ => continue,
-            }
-            before += section.bytes.len();
+                _ => (Place::Others, true),
+            };
+            as_it_is &= usual && here >= place;
+            place = place.max(here);
         }
         self.values_left = sections.values_left();
         let notes = annotations.map(read_notes).unwrap_or_default();
@@ -163,37 +194,72 @@ impl Intake {
         }
         let out = &mut self.scratch;
         out.clear();
-        if let Some(header) = header {
-            let mut list = Checker::new(header.bytes);
-            list.descriptor()?;
-            out.extend_from_slice(&HEADER_DESCRIPTOR);
-            out.extend_from_slice(list.rest());
+        // A header is not delivered, so that it need not be kept either.
+        match &hop {
+            Some(hop) if !hop.in_place => out.extend_from_slice(&STRAY_HOP_MARK),
+            Some(Hop { map, .. }) if map.count > 0 => {
+                out.extend_from_slice(&HOP_DESCRIPTOR);
+                super::annotations::put_map_head(map.count, map.content.len(), out);
+                out.extend_from_slice(map.content);
+            }
+            _ => {}
         }
         put_annotations(annotations, if keyed { notes.key } else { key }, out);
-        out.extend_from_slice(&bytes[before..]);
-        if !sections.has_body() {
-            put_empty_body(&bytes[before..], out);
-        }
+        let hop_is_done = hop.is_some_and(|hop| hop.in_place);
+        put_others(bytes, hop_is_done, sections.has_body(), out)?;
         self.batch.push(out);
         Ok(notes)
     }
 }
 
+/// The delivery annotations of an event, and whether they are where the standard has them.
+struct Hop<'a> {
+    map: RawMap<'a>,
+    in_place: bool,
+}
+
+/// How far an event is gone over. The order is that of what is stored.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Place {
+    Start,
+    Header,
+    Hop,
+    Annotations,
+    Others,
+}
+
 pub(super) const HEADER_DESCRIPTOR: [u8; 3] = [0x00, 0x53, 0x70];
+pub(super) const HOP_DESCRIPTOR: [u8; 3] = [0x00, 0x53, 0x71];
 pub(super) const ANNOTATIONS_DESCRIPTOR: [u8; 3] = [0x00, 0x53, 0x72];
+/// A header of no fields, before events whose delivery annotations stand behind other sections.
+pub(super) const STRAY_HOP_MARK: [u8; 4] = [0x00, 0x53, 0x70, 0x45];
 const EMPTY_DATA: [u8; 5] = [0x00, 0x53, 0x75, 0xa0, 0x00];
 
-/// Some clients leave the body out where it is empty. It belongs before a footer.
-fn put_empty_body(rest: &[u8], out: &mut Vec<u8>) {
-    let mut sections = Sections::new(Checker::new(rest));
-    let mut footer = 0;
-    while let Ok(Some(section)) = sections.next() {
-        if matches!(section.content, RawContent::Footer(_)) {
-            footer = section.bytes.len();
+/// Copies the sections that have no place of their own. Some clients leave the body out where it is empty; it belongs
+/// before a footer.
+fn put_others(
+    bytes: &[u8],
+    hop_is_done: bool,
+    mut has_body: bool,
+    out: &mut Vec<u8>,
+) -> Result<(), MessageError> {
+    let mut sections = Sections::new(Checker::new(bytes));
+    while let Some(section) = sections.next()? {
+        match section.content {
+            RawContent::Header | RawContent::MessageAnnotations(_) => continue,
+            RawContent::DeliveryAnnotations(_) if hop_is_done => continue,
+            RawContent::Footer(_) if !has_body => {
+                out.extend_from_slice(&EMPTY_DATA);
+                has_body = true;
+            }
+            _ => {}
         }
+        out.extend_from_slice(section.bytes);
     }
-    let at = out.len() - footer;
-    out.splice(at..at, EMPTY_DATA);
+    if !has_body {
+        out.extend_from_slice(&EMPTY_DATA);
+    }
+    Ok(())
 }
 
 fn read_notes(map: RawMap<'_>) -> Notes<'_> {
@@ -225,8 +291,16 @@ fn read_notes(map: RawMap<'_>) -> Notes<'_> {
 fn is_ours(name: &str) -> bool {
     // Quick for names that are not: all of ours begin alike.
     (name.starts_with("x-opt-") || name.starts_with("com.microsoft:producer-"))
-        && [SEQUENCE_NUMBER, OFFSET, ENQUEUED_TIME, PRODUCER_ID, PRODUCER_EPOCH, PRODUCER_SEQUENCE]
-            .contains(&name)
+        && [
+            SEQUENCE_NUMBER_EPOCH,
+            SEQUENCE_NUMBER,
+            OFFSET,
+            ENQUEUED_TIME,
+            PRODUCER_ID,
+            PRODUCER_EPOCH,
+            PRODUCER_SEQUENCE,
+        ]
+        .contains(&name)
 }
 
 fn number(value: &[u8]) -> Option<i64> {

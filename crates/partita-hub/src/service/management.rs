@@ -12,17 +12,23 @@ use crate::broker::{Broker, Hub};
 const HUB: &str = "com.microsoft:eventhub";
 const PARTITION: &str = "com.microsoft:partition";
 
+/// The time of a partition that never had an event: the first millisecond of the year 1, as the service has it.
+pub(super) const YEAR_ONE_MS: i64 = -62_135_596_800_000;
+
 /// Answers a request.
 pub fn handle(request: &Message, broker: &Broker, rules: &Rules, tokens: &Tokens, now: Timestamp) -> Message {
-    let mut reply = match read(request, broker, rules, tokens, now) {
+    match read(request, broker, rules, tokens, now) {
         Ok(pairs) => {
             let pairs = pairs.into_iter().map(|(key, value)| (Value::from(key), value)).collect();
-            request::reply(request, request::OK, "OK", Value::Map(pairs))
+            let said = vec![("operation", Value::from("READ")), ("status-code", Value::Int(request::OK))];
+            request::reply(request, said, Value::Map(pairs))
         }
-        Err(failure) => request::failed(request, &failure),
-    };
-    request::spell_both_ways(&mut reply);
-    reply
+        Err(failure) => {
+            let mut reply = request::failed(request, &failure);
+            request::spell_both_ways(&mut reply);
+            reply
+        }
+    }
 }
 
 type Pairs = Vec<(&'static str, Value)>;
@@ -53,11 +59,11 @@ fn read(
     }
     let partition = request::required(request, "partition")?;
     let number = partition_number(partition, hub.partitions());
-    let number = number.map_err(|refusal| Failure::new(BAD_REQUEST, refusal.description))?;
+    let number = number.map_err(|refusal| Failure { code: BAD_REQUEST, refusal })?;
     Ok(describe_partition(&hub, number))
 }
 
-/// By the tokens on the connection, or by the one in the request: clients send both.
+/// By the token in the request, which must be valid if there is one, or by those on the connection: clients send both.
 fn allowed(
     request: &Message,
     hub: &str,
@@ -66,10 +72,16 @@ fn allowed(
     now: Timestamp,
 ) -> Result<(), Failure> {
     let place = format!("{hub}/$management");
-    let Err(refusal) = tokens.allow_any(&place, now) else { return Ok(()) };
-    let token = request::property(request, "security_token");
-    let audience = token.and_then(|token| rules.verify(token, &place, now).ok());
-    audience.map(|_| ()).ok_or_else(|| Failure::new(UNAUTHORIZED, refusal.description))
+    match request::property(request, "security_token") {
+        Some(token) => {
+            let grant = rules.verify(token, &place, now);
+            grant.map(|_| ()).map_err(|error| Failure::new(UNAUTHORIZED, error.to_string()))
+        }
+        None => {
+            let allowed = tokens.allow_any(&place, now);
+            allowed.map(|_| ()).map_err(|refusal| Failure { code: UNAUTHORIZED, refusal })
+        }
+    }
 }
 
 fn describe_hub(hub: &Hub) -> Pairs {
@@ -93,20 +105,23 @@ fn describe_partition(hub: &Hub, number: u32) -> Pairs {
     let info = hub.partition(number);
     let (first, next) = info.map_or((0, 0), |info| (info.first_seq, info.next_seq));
     let last_offset = info.and_then(|info| info.last_offset);
-    let last_time = info.and_then(|info| info.last_time_ms).map_or(Timestamp(0), Timestamp);
+    let last_time = info.and_then(|info| info.last_time_ms).unwrap_or(YEAR_ONE_MS);
+    // A partition that never had an event begins where it ends, before 0.
+    let begin = if next == 0 { -1 } else { first.cast_signed() };
     vec![
         ("name", Value::from(hub.name().as_str())),
         ("type", Value::from(PARTITION)),
         ("partition", Value::from(number.to_string())),
-        ("begin_sequence_number", Value::Long(first.cast_signed())),
+        ("begin_sequence_number", Value::Long(begin)),
+        ("begin_sequence_number_epoch", Value::Int(-1)),
         ("last_enqueued_sequence_number", Value::Long(next.cast_signed() - 1)),
         // Rust does not go on without the key.
-        ("last_enqueued_sequence_number_epoch", Value::Long(-1)),
+        ("last_enqueued_sequence_number_epoch", Value::Int(-1)),
         (
             "last_enqueued_offset",
             Value::from(last_offset.map_or("-1".to_owned(), |offset| offset.to_string())),
         ),
-        ("last_enqueued_time_utc", Value::Timestamp(last_time)),
+        ("last_enqueued_time_utc", Value::Timestamp(Timestamp(last_time))),
         ("is_partition_empty", Value::Boolean(first == next)),
     ]
 }

@@ -1,7 +1,9 @@
 //! Requests and replies, as `$cbs` and `$management` exchange them.
 
 use partita_amqp::message::Message;
-use partita_core::model::{Body, Value};
+use partita_core::model::Value;
+
+use super::condition::{self, Refusal};
 
 const MESSAGE_ID: usize = 0;
 const REPLY_TO: usize = 4;
@@ -17,16 +19,24 @@ pub(crate) const FORBIDDEN: i32 = 403;
 pub(crate) const NOT_FOUND: i32 = 404;
 pub(crate) const NOT_IMPLEMENTED: i32 = 501;
 
-/// Why a request was not done.
+/// Why a request was not done: the code of the reply, and the refusal that clients act on.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Failure {
     pub(crate) code: i32,
-    pub(crate) description: String,
+    pub(crate) refusal: Refusal,
 }
 
 impl Failure {
+    /// With the condition that goes with the code.
     pub(crate) fn new(code: i32, description: impl Into<String>) -> Self {
-        Self { code, description: description.into() }
+        let condition = match code {
+            UNAUTHORIZED => condition::AUTH_FAILED,
+            FORBIDDEN => condition::LIMIT_EXCEEDED,
+            NOT_FOUND => condition::NOT_FOUND,
+            NOT_IMPLEMENTED => condition::NOT_IMPLEMENTED,
+            _ => condition::ARGUMENT_ERROR,
+        };
+        Self { code, refusal: Refusal::new(condition, description) }
     }
 }
 
@@ -47,28 +57,34 @@ pub(crate) fn reply_to(request: &Message) -> Option<&str> {
     request.properties.as_deref()?.get(REPLY_TO)?.as_str()
 }
 
-/// A reply. It carries the request's message-id as it came: clients compare type and value.
-pub(crate) fn reply(request: &Message, code: i32, description: &str, body: Value) -> Message {
+/// A reply with these application properties. It carries the request's message-id as it came: clients compare type and
+/// value.
+pub(crate) fn reply(request: &Message, pairs: Vec<(&str, Value)>, body: Value) -> Message {
     let field = |at: usize| request.properties.as_ref().and_then(|fields| fields.get(at)).cloned();
     let mut properties = vec![Value::Null; CORRELATION_ID + 1];
     properties[2] = field(REPLY_TO).unwrap_or(Value::Null);
     properties[CORRELATION_ID] = field(MESSAGE_ID).unwrap_or(Value::Null);
     Message {
         properties: Some(properties),
-        application_properties: Some(vec![
-            (Value::from("status-code"), Value::Int(code)),
-            (Value::from("status-description"), Value::from(description)),
-        ]),
-        ..Message::new(Body::Value(body))
+        application_properties: Some(
+            pairs.into_iter().map(|(name, value)| (Value::from(name), value)).collect(),
+        ),
+        ..Message::new(body)
     }
 }
 
 /// A reply that says why nothing was done.
 pub(crate) fn failed(request: &Message, failure: &Failure) -> Message {
-    reply(request, failure.code, &failure.description, Value::Null)
+    let Refusal { condition, description } = &failure.refusal;
+    let pairs = vec![
+        ("status-code", Value::Int(failure.code)),
+        ("status-description", Value::from(description.as_str())),
+        ("error-condition", Value::Symbol(condition.as_ref().into())),
+    ];
+    reply(request, pairs, Value::Null)
 }
 
-/// Adds code and description under the names that Python's client looks for on management replies.
+/// Adds code and description under the names that Python's client looks for where a question failed.
 pub(crate) fn spell_both_ways(reply: &mut Message) {
     let Some(pairs) = &mut reply.application_properties else { return };
     let names = [("status-code", "statusCode"), ("status-description", "statusDescription")];

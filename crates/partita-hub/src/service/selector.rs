@@ -82,6 +82,21 @@ fn unquoted(text: &str) -> Option<&str> {
     (!value.contains(['\'', '"', ' '])).then_some(value)
 }
 
+/// Why a reader does not start in a partition that never had an event: the service refuses every number and offset there,
+/// also the first one that will be.
+pub fn beyond_empty(from: &Position, info: Option<PartitionInfo>) -> Option<Refusal> {
+    info.filter(|info| info.next_seq == 0)?;
+    match from {
+        Position::Sequence { sequence, .. } if sequence.0 >= 0 => {
+            Some(Refusal::beyond_the_end("sequence number", sequence, -1))
+        }
+        Position::Offset { offset, .. } if offset.as_number().is_some() => {
+            Some(Refusal::beyond_the_end("offset", offset, -1))
+        }
+        _ => None,
+    }
+}
+
 /// Why a reader does not start there, in the service's words where the place is past the end.
 pub fn refusal(from: &Position, error: AttachError, info: Option<PartitionInfo>) -> Refusal {
     let (AttachError::Position(ReadError::Ahead { .. }), Some(info)) = (&error, info) else {
@@ -184,6 +199,30 @@ mod tests {
             refused.description,
             "The supplied offset '10000' is invalid. The last offset in the system is '8900'"
         );
+    }
+
+    #[test]
+    fn a_partition_that_never_had_an_event_has_no_number_to_start_at() {
+        let empty = PartitionInfo {
+            first_seq: 0,
+            next_seq: 0,
+            next_offset: 0,
+            last_offset: None,
+            last_time_ms: None,
+        };
+        for inclusive in [false, true] {
+            let refused = beyond_empty(&sequence(0, inclusive), Some(empty)).expect("refused");
+            assert_eq!(
+                refused.to_string(),
+                "com.microsoft:argument-error: The supplied sequence number '0' is invalid. The last sequence number in the system is '-1'"
+            );
+            let refused = beyond_empty(&offset(0, inclusive), Some(empty)).expect("refused");
+            assert!(refused.description.ends_with("The last offset in the system is '-1'"), "{refused}");
+        }
+        assert_eq!(beyond_empty(&Position::Earliest, Some(empty)), None);
+        assert_eq!(beyond_empty(&Position::Latest, Some(empty)), None);
+        let used = PartitionInfo { first_seq: 1, next_seq: 1, ..empty };
+        assert_eq!(beyond_empty(&sequence(1, true), Some(used)), None);
     }
 
     proptest! {

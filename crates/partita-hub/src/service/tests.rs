@@ -63,9 +63,10 @@ fn delivered(data: &[u8], metrics: Option<&Metrics>) -> Message {
 
 fn hubs_own() -> Map {
     vec![
+        (symbol("x-opt-sequence-number-epoch"), Value::Int(-1)),
         (symbol("x-opt-sequence-number"), Value::Long(7)),
-        (symbol("x-opt-enqueued-time"), Value::Timestamp(Timestamp(99))),
         (symbol("x-opt-offset"), Value::from("1234")),
+        (symbol("x-opt-enqueued-time"), Value::Timestamp(Timestamp(99))),
     ]
 }
 
@@ -112,15 +113,21 @@ fn what_is_the_hub_s_to_say_is_not_taken_from_a_client() {
     let payload = encoded(&sent);
     let ingested = ingest(FORMAT_EVENT, &payload, BYTES_MAX).expect("valid");
     assert_eq!(ingested.key, Some("k"));
-    let mut expected = hubs_own();
-    expected.push((symbol(PARTITION_KEY), Value::from("k")));
-    expected.push((symbol("mine"), Value::from(1_i32)));
+    let mut expected = vec![(symbol(PARTITION_KEY), Value::from("k")), (symbol("mine"), Value::from(1_i32))];
+    expected.extend(hubs_own());
     let got = delivered(&events(&ingested)[0], None);
-    assert_eq!(got, Message { delivery_annotations: None, message_annotations: Some(expected), ..sent });
+    assert_eq!(got, Message { header: None, message_annotations: Some(expected), ..sent });
 }
 
 #[test]
-fn metrics_come_as_delivery_annotations_behind_a_header() {
+fn metrics_come_as_delivery_annotations_and_a_header_does_not_come() {
+    let sent = Message { header: Some(Header { ttl_ms: Some(5), ..Header::default() }), ..keyed("k", "x") };
+    let got = delivered(&encoded(&sent), Some(&metrics()));
+    assert_eq!(got.delivery_annotations, Some(metric_pairs()));
+    assert!(got.header.is_none() && got.message_annotations.is_some_and(|map| map.len() == 5));
+}
+
+fn metrics() -> Metrics {
     let info = PartitionInfo {
         first_seq: 0,
         next_seq: 12,
@@ -128,17 +135,100 @@ fn metrics_come_as_delivery_annotations_behind_a_header() {
         last_offset: Some(1_900),
         last_time_ms: Some(55),
     };
-    let metrics = Metrics::new(&info, Timestamp(77));
-    let sent = Message { header: Some(Header::default()), ..keyed("k", "x") };
-    let got = delivered(&encoded(&sent), Some(&metrics));
-    let expected = vec![
+    Metrics::new(&info, Timestamp(77))
+}
+
+fn metric_pairs() -> Map {
+    vec![
+        (symbol("last_enqueued_sequence_number_epoch"), Value::Int(-1)),
         (symbol("last_enqueued_sequence_number"), Value::Long(11)),
         (symbol("last_enqueued_offset"), Value::from("1900")),
         (symbol("last_enqueued_time_utc"), Value::Timestamp(Timestamp(55))),
         (symbol("runtime_info_retrieval_time_utc"), Value::Timestamp(Timestamp(77))),
-    ];
-    assert_eq!(got.delivery_annotations, Some(expected));
-    assert!(got.header.is_some() && got.message_annotations.is_some_and(|map| map.len() == 4));
+    ]
+}
+
+/// Sections by hand: delivery annotations, properties, a body and a footer.
+const HOP: &[u8] = b"\0\x53\x71\xc1\x0b\x02\xa3\x03hop\xa1\x03yes";
+const PROPERTIES: &[u8] = b"\0\x53\x74\xc1\x06\x02\xa1\x01n\x54\x01";
+const BODY: &[u8] = b"\0\x53\x75\xa0\x01x";
+const FOOTER: &[u8] = b"\0\x53\x78\xc1\x06\x02\xa3\x01f\x54\x01";
+
+fn hop() -> Map {
+    vec![(symbol("hop"), Value::from("yes"))]
+}
+
+fn raw_delivery(data: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    Delivery::new(&StoredEvent { seq: 7, offset: 1_234, time_ms: 99, data }, None).write(&mut out);
+    out
+}
+
+#[test]
+fn sections_in_another_order_are_taken_and_come_back_in_that_order() {
+    for sections in
+        [[PROPERTIES, BODY, HOP], [BODY, HOP, PROPERTIES], [FOOTER, BODY, HOP], [BODY, FOOTER, PROPERTIES]]
+    {
+        let sent = sections.concat();
+        let batch = envelope(None, std::slice::from_ref(&sent));
+        for (format, payload) in [(FORMAT_EVENT, &sent), (FORMAT_BATCH, &batch)] {
+            let ingested = ingest(format, payload, BYTES_MAX).expect("taken");
+            let stored = &events(&ingested)[0];
+            let out = raw_delivery(stored);
+            assert!(out.ends_with(&sent), "{}", out.escape_ascii());
+            let annotations = &out[..out.len() - sent.len()];
+            assert!(annotations.starts_with(b"\0\x53\x72"), "{}", annotations.escape_ascii());
+        }
+    }
+    // Where the standard has them, they come back there.
+    let sent = [HOP, PROPERTIES, BODY].concat();
+    let ingested = ingest(FORMAT_EVENT, &sent, BYTES_MAX).expect("taken");
+    assert_eq!(events(&ingested)[0], sent, "what needs no change is not changed");
+    let out = raw_delivery(&events(&ingested)[0]);
+    assert!(out.starts_with(HOP) && out.ends_with(&[PROPERTIES, BODY].concat()), "{}", out.escape_ascii());
+}
+
+#[test]
+fn annotations_behind_the_body_are_merged_with_the_hub_s() {
+    let annotations = b"\0\x53\x72\xc1\x0b\x02\xa3\x04mine\xa1\x02me".as_slice();
+    let sent = [BODY, annotations, HOP].concat();
+    let ingested = ingest(FORMAT_EVENT, &sent, BYTES_MAX).expect("taken");
+    let got = delivered(&events(&ingested)[0], None);
+    let mut expected = vec![(symbol("mine"), Value::from("me"))];
+    expected.extend(hubs_own());
+    assert_eq!((got.message_annotations, got.delivery_annotations), (Some(expected), Some(hop())));
+    // The key of an envelope, behind events that have it, too.
+    let key = b"\0\x53\x72\xc1\x1c\x02\xa3\x13x-opt-partition-key\xa1\x04door".as_slice();
+    let payload = [&envelope(None, &[BODY.to_vec(), BODY.to_vec()]), key].concat();
+    let ingested = ingest(FORMAT_BATCH, &payload, BYTES_MAX).expect("taken");
+    assert_eq!((ingested.key, events(&ingested).len()), (Some("door"), 2));
+    for event in events(&ingested) {
+        assert_eq!(Message::decode(&event).expect("decodes"), keyed("door", "x"));
+    }
+}
+
+#[test]
+fn an_event_s_delivery_annotations_and_the_metrics_come_as_one_section() {
+    for sent in [[HOP, BODY, FOOTER].concat(), [BODY, HOP, FOOTER].concat(), [BODY, FOOTER, HOP].concat()] {
+        let ingested = ingest(FORMAT_EVENT, &sent, BYTES_MAX).expect("taken");
+        let got = delivered(&events(&ingested)[0], Some(&metrics()));
+        let mut expected = metric_pairs();
+        expected.extend(hop());
+        assert_eq!(got.delivery_annotations, Some(expected));
+        assert!(got.body == Body::from("x") && got.footer.is_some());
+    }
+}
+
+#[test]
+fn a_null_data_section_is_taken_and_comes_back() {
+    let null = b"\0\x53\x75\x40".to_vec();
+    let ingested = ingest(FORMAT_EVENT, &null, BYTES_MAX).expect("taken");
+    assert!(raw_delivery(&events(&ingested)[0]).ends_with(&null));
+    assert_eq!(delivered(&events(&ingested)[0], None).body, Body::from(""));
+    let batch = envelope(None, &[null.clone(), BODY.to_vec()]);
+    assert_eq!(events(&ingest(FORMAT_BATCH, &batch, BYTES_MAX).expect("taken")), [&null[..], BODY]);
+    let ingested = ingest(FORMAT_BATCH, &null, BYTES_MAX).expect("taken");
+    assert_eq!(events(&ingested), [encoded(&Message::new(""))], "an event of nothing");
 }
 
 #[test]
@@ -147,7 +237,7 @@ fn large_annotations_are_delivered_too() {
     let sent =
         Message { message_annotations: Some(vec![(symbol("a"), Value::from(&*long))]), ..Message::new("x") };
     let got = delivered(&encoded(&sent), None).message_annotations.expect("there");
-    assert_eq!(got[3], (symbol("a"), Value::from(&*long)));
+    assert_eq!(got[0], (symbol("a"), Value::from(&*long)));
 }
 
 #[test]
@@ -249,9 +339,10 @@ proptest! {
         prop_assert_eq!(events.len(), messages.len());
         for (event, sent) in events.iter().zip(&messages) {
             let got = delivered(event, None);
-            prop_assert_eq!((&got.header, &got.body, &got.delivery_annotations), (&sent.header, &sent.body, &None));
+            let hop = sent.delivery_annotations.clone().filter(|map| !map.is_empty());
+            prop_assert_eq!((&got.header, &got.body, &got.delivery_annotations), (&None, &sent.body, &hop));
             let got = got.message_annotations.expect("there");
-            let hubs = &got[..3];
+            let hubs = &got[got.len() - 4..];
             prop_assert_eq!(hubs, &hubs_own()[..]);
             let own = |map: &Map| -> Map {
                 let others = map.iter().filter(|(name, _)| {
@@ -281,6 +372,7 @@ proptest! {
             for event in events(&ingested) {
                 prop_assert!(Message::decode(&event).is_ok());
                 delivered(&event, None);
+                delivered(&event, Some(&metrics()));
             }
         }
     }
@@ -310,13 +402,20 @@ fn question(properties: &[(&str, &str)]) -> Message {
 }
 
 fn answer(reply: &Message) -> (i32, String, Map) {
-    let pairs = reply.application_properties.as_deref().expect("there");
-    let Value::Int(code) = pairs[0].1 else { panic!("the status is an int") };
+    let get = |name: &str| property(reply, name);
+    let Some(Value::Int(code)) = get("status-code") else { panic!("the status is an int") };
     let map = match &reply.body {
         Body::Value(Value::Map(map)) => map.clone(),
         _ => Map::new(),
     };
-    (code, pairs[1].1.as_str().expect("text").to_owned(), map)
+    let description = get("status-description").and_then(|text| text.as_str().map(str::to_owned));
+    assert_eq!(description.is_some(), code != 200, "the service says nothing more where all went well");
+    (code, description.unwrap_or_default(), map)
+}
+
+fn property(reply: &Message, name: &str) -> Option<Value> {
+    let pairs = reply.application_properties.as_deref().expect("there");
+    pairs.iter().find(|(key, _)| key.as_str() == Some(name)).map(|(_, value)| value.clone())
 }
 
 #[test]
@@ -344,7 +443,9 @@ fn hubs_and_partitions_are_described_in_the_types_that_clients_insist_on() {
     let partition =
         [("operation", "READ"), ("type", "com.microsoft:partition"), ("name", "eh1"), ("partition", "1")];
     let (_, _, map) = ask(&partition);
-    assert_eq!(get(&map, "begin_sequence_number"), Value::Long(0));
+    assert_eq!(get(&map, "begin_sequence_number"), Value::Long(-1));
+    assert_eq!(get(&map, "begin_sequence_number_epoch"), Value::Int(-1));
+    assert_eq!(get(&map, "last_enqueued_time_utc"), Value::Timestamp(Timestamp(-62_135_596_800_000)));
     assert_eq!(get(&map, "last_enqueued_sequence_number"), Value::Long(-1));
     assert_eq!(get(&map, "last_enqueued_offset"), Value::from("-1"));
     assert_eq!(get(&map, "is_partition_empty"), Value::Boolean(true));
@@ -354,7 +455,8 @@ fn hubs_and_partitions_are_described_in_the_types_that_clients_insist_on() {
     let (_, _, map) = ask(&partition);
     assert_eq!(get(&map, "partition"), Value::from("1"));
     assert_eq!(get(&map, "last_enqueued_sequence_number"), Value::Long(1));
-    assert_eq!(get(&map, "last_enqueued_sequence_number_epoch"), Value::Long(-1));
+    assert_eq!(get(&map, "begin_sequence_number"), Value::Long(0));
+    assert_eq!(get(&map, "last_enqueued_sequence_number_epoch"), Value::Int(-1));
     assert_eq!(get(&map, "last_enqueued_offset"), Value::from("3"));
     assert!(matches!(get(&map, "last_enqueued_time_utc"), Value::Timestamp(time) if time.0 > 0));
     assert_eq!(get(&map, "is_partition_empty"), Value::Boolean(false));
@@ -379,6 +481,13 @@ fn questions_that_cannot_be_answered_are_answered_with_the_reason() {
         let reply = management::handle(&request, &broker, &Rules::default(), &Tokens::all(), NOW);
         let (got, description, _) = answer(&reply);
         assert!(got == code && description.contains(word), "{got} {description}");
+        let condition = match word {
+            "between 0 and 3" => "com.microsoft:argument-out-of-range",
+            _ if code == 404 => "amqp:not-found",
+            _ if code == 501 => "amqp:not-implemented",
+            _ => "com.microsoft:argument-error",
+        };
+        assert_eq!(property(&reply, "error-condition"), Some(symbol(condition)));
     }
 }
 
@@ -386,13 +495,20 @@ fn questions_that_cannot_be_answered_are_answered_with_the_reason() {
 fn questions_need_a_token_on_the_connection_or_in_the_request() {
     let broker = Broker::in_memory(64 << 20).expect("opens");
     broker.create_hub(&HubName::new("eh1"), HubOptions::default()).expect("made");
-    let ask = |token: Option<&str>| {
+    let ask_with = |tokens: &Tokens, token: Option<&str>| {
         let mut properties = vec![("operation", "READ"), ("type", "com.microsoft:eventhub"), ("name", "eh1")];
         properties.extend(token.map(|token| ("security_token", token)));
         let request = question(&properties);
-        answer(&management::handle(&request, &broker, &Rules::default(), &Tokens::default(), NOW)).0
+        answer(&management::handle(&request, &broker, &Rules::default(), tokens, NOW)).0
     };
+    let ask = |token: Option<&str>| ask_with(&Tokens::default(), token);
     let end = Timestamp(NOW.0 + 1_000);
     let token = sign("sb://localhost/eh1", WELL_KNOWN_NAME, &Key::new(WELL_KNOWN_KEY), end);
     assert_eq!((ask(None), ask(Some("forged")), ask(Some(&token))), (401, 401, 200));
+    // A bad token is refused beside a good one on the connection.
+    let ask = |token: Option<&str>| ask_with(&Tokens::all(), token);
+    let forged = sign("sb://localhost/eh1", WELL_KNOWN_NAME, &Key::new("guess"), end);
+    let elsewhere = sign("sb://localhost/eh2", WELL_KNOWN_NAME, &Key::new(WELL_KNOWN_KEY), end);
+    assert_eq!((ask(None), ask(Some(&token))), (200, 200));
+    assert_eq!((ask(Some("x")), ask(Some(&forged)), ask(Some(&elsewhere))), (401, 401, 401));
 }

@@ -10,6 +10,8 @@ use crate::log::ReadError;
 pub(super) fn of_attach(error: AttachError) -> SourceError {
     let kind = match &error {
         AttachError::NoGroup { .. } | AttachError::NoHub { .. } => SourceErrorKind::Fatal,
+        // It may be enabled again.
+        AttachError::Disabled { .. } => SourceErrorKind::Retriable,
         // A place of another hub: it is not in this one.
         AttachError::BadPosition { .. } => SourceErrorKind::PositionGone,
         // One of the others may leave.
@@ -24,6 +26,7 @@ pub(super) fn of_read(error: HubReadError) -> SourceError {
     let kind = match &error {
         HubReadError::Evicted { .. } => SourceErrorKind::OwnershipLost,
         HubReadError::Deleted { .. } => SourceErrorKind::Fatal,
+        HubReadError::Disabled { .. } => SourceErrorKind::Retriable,
         HubReadError::Log(error) => kind(error),
     };
     SourceError::new(kind, error)

@@ -125,7 +125,7 @@ pub(crate) struct Client {
     /// What became of deliveries that nobody asked for yet.
     outcomes: HashMap<u32, DeliveryState>,
     tag: u64,
-    cbs: Option<LinkId>,
+    cbs: Option<(LinkId, LinkId)>,
 }
 
 impl Client {
@@ -186,19 +186,26 @@ impl Client {
                 _ => None,
             })
             .await;
-        assert!(answer.source.is_some() && answer.target.is_some(), "a terminus is missing: {answer:?}");
         // A refusal follows at once; a flow for a sender, or the answer to a ping, shows that there is none.
         let refused = self.is_refused(link).await;
         match refused {
             Some(error) => Err(error),
-            None => Ok((link, *answer)),
+            None => {
+                assert!(
+                    answer.source.is_some() && answer.target.is_some(),
+                    "a terminus is missing: {answer:?}"
+                );
+                Ok((link, *answer))
+            }
         }
     }
 
     /// Asks on another link whether the one before it was detached: frames come in order.
     async fn is_refused(&mut self, link: LinkId) -> Option<Error> {
-        let ping =
-            self.wire.connection().attach(self.session, Attach::sender(format!("ping-{}", self.tag), "$cbs"));
+        let ping = self
+            .wire
+            .connection()
+            .attach(self.session, Attach::sender(format!("ping-{}", self.tag), "$management"));
         let ping = ping.expect("a handle");
         self.tag += 1;
         self.until("ping", |event| {
@@ -316,21 +323,30 @@ impl Client {
         self.stash.iter()
     }
 
-    /// A request to a node and its reply, on links of their own.
+    /// A request to a node and its reply, on links of their own; those for tokens are kept.
     pub(crate) async fn request(&mut self, node: &str, request: Message) -> Message {
         let name = format!("{node}-{}", self.next_tag());
-        let (requests, _) = self.attach(Attach::sender(&*name, node)).await.expect("attached");
-        let mut attach = Attach::receiver(&*name, node);
-        attach.target = Some(partita_amqp::performative::Target::to(&name));
-        let (replies, _) = self.attach(attach).await.expect("attached");
+        let (requests, replies) = match self.cbs.filter(|_| node == "$cbs") {
+            Some(links) => links,
+            None => {
+                let (requests, _) = self.attach(Attach::sender(&*name, node)).await.expect("attached");
+                let mut attach = Attach::receiver(&*name, node);
+                attach.target = Some(partita_amqp::performative::Target::to(&name));
+                let (replies, _) = self.attach(attach).await.expect("attached");
+                (requests, replies)
+            }
+        };
         self.wire.connection().set_credit(replies, 10, false);
         let mut fields = vec![Value::Null; 5];
         (fields[0], fields[4]) = (Value::from(&*name), Value::from(&*name));
         let request = Message { properties: Some(fields), ..request };
         assert_eq!(self.send(requests, encoded(&request)).await, DeliveryState::Accepted);
-        let reply = self.receive(replies, 1).await.remove(0);
+        let reply = self.delivery(replies).await.payload;
+        let reply = Message::decode_with_any_body(&reply).expect("a message");
         assert_eq!(reply.properties.as_ref().expect("there")[5], Value::from(&*name), "the correlation id");
-        if node != "$cbs" || self.cbs.replace(requests).is_some() {
+        if node == "$cbs" {
+            self.cbs = Some((requests, replies));
+        } else {
             self.wire.connection().detach(requests, None);
             self.wire.connection().detach(replies, None);
         }
@@ -352,9 +368,15 @@ impl Client {
 }
 
 pub(crate) fn status(reply: &Message) -> (i32, String) {
+    let Some(Value::Int(code)) = said(reply, "status-code") else { panic!("no code") };
+    let description = said(reply, "status-description");
+    (code, description.and_then(|text| text.as_str().map(str::to_owned)).unwrap_or_default())
+}
+
+/// An application property of a reply.
+pub(crate) fn said(reply: &Message, name: &str) -> Option<Value> {
     let pairs = reply.application_properties.as_deref().expect("there");
-    let Value::Int(code) = pairs[0].1 else { panic!("no code") };
-    (code, pairs[1].1.as_str().expect("text").to_owned())
+    pairs.iter().find(|(key, _)| key.as_str() == Some(name)).map(|(_, value)| value.clone())
 }
 
 pub(crate) fn body(message: &Message) -> String {

@@ -77,7 +77,7 @@ async fn noise_ends_the_connection_and_the_server_goes_on() {
         // Never gets to the point.
         (SASL.to_vec(), "PLAIN"),
         (b"AM".to_vec(), ""),
-        (AMQP.to_vec(), "amqp:resource-limit-exceeded"),
+        (AMQP.to_vec(), "amqp:connection:forced"),
     ];
     for (bytes, words) in cases {
         let answer = say(&hosted, &bytes).await;

@@ -1,5 +1,6 @@
 //! The hub on the network, over real sockets, with a client on partita-amqp's own machine.
 
+mod as_service;
 mod client;
 mod durable;
 mod faults;

@@ -106,7 +106,7 @@ async fn places_past_the_end_are_refused_in_the_documented_words() {
 }
 
 #[tokio::test]
-async fn an_attach_is_answered_with_what_was_asked_for() {
+async fn an_attach_is_answered_with_what_was_asked_for_as_far_as_the_service_grants_it() {
     let hosted = Hosted::new().await;
     let mut client = hosted.client().await;
     let mut attach = receiver("r", &reader_of(0), EARLIEST);
@@ -118,10 +118,14 @@ async fn an_attach_is_answered_with_what_was_asked_for() {
     let (_, answer) = client.attach(attach.clone()).await.expect("attached");
     assert_eq!(answer.source.as_ref().map(|source| &source.filter), Some(&filter(EARLIEST)));
     assert_eq!(answer.source.as_ref().and_then(|source| source.address.as_deref()), Some(&*reader_of(0)));
-    assert_eq!(answer.snd_settle_mode, attach.snd_settle_mode);
+    assert_eq!(answer.snd_settle_mode, SenderSettleMode::Settled);
     assert_eq!(answer.rcv_settle_mode, attach.rcv_settle_mode);
     assert_eq!(answer.properties, attach.properties);
-    assert_eq!(answer.offered_capabilities, attach.desired_capabilities[..1]);
+    assert!(answer.offered_capabilities.is_empty());
+    assert_eq!(answer.max_message_size, Some(1 << 20));
+    let asked = Attach { rcv_settle_mode: ReceiverSettleMode::Second, ..Attach::sender("s", "eh1") };
+    let (_, answer) = client.attach(asked).await.expect("attached");
+    assert_eq!(answer.rcv_settle_mode, ReceiverSettleMode::First);
 }
 
 #[tokio::test]
@@ -140,8 +144,15 @@ async fn events_carry_the_hub_s_annotations_and_metrics_where_asked_for() {
         assert!(annotation(message, "x-opt-offset").as_str().is_some());
         assert!(matches!(annotation(message, "x-opt-enqueued-time"), Value::Timestamp(_)));
         let metrics = message.delivery_annotations.as_deref().expect("asked for");
-        assert_eq!(metrics[0], property("last_enqueued_sequence_number", 1_i64));
-        assert_eq!(metrics.len(), 4);
+        assert_eq!(metrics[0], property("last_enqueued_sequence_number_epoch", -1_i32));
+        assert_eq!(metrics[1], property("last_enqueued_sequence_number", 1_i64));
+        assert_eq!(metrics.len(), 5);
+        let order: Vec<_> =
+            message.message_annotations.iter().flatten().filter_map(|(key, _)| key.as_str()).collect();
+        assert_eq!(
+            order,
+            ["x-opt-sequence-number-epoch", "x-opt-sequence-number", "x-opt-offset", "x-opt-enqueued-time"]
+        );
     }
     assert_eq!(annotation(&messages[0], "x-opt-partition-key"), Value::Null);
 }
@@ -163,10 +174,11 @@ async fn an_equal_or_higher_epoch_evicts_and_a_lower_one_is_refused() {
     let error = first.detached(old).await;
     assert_eq!(
         error.to_string(),
-        "amqp:link:stolen: New receiver 'A' with higher epoch of '1' is created hence current receiver 'B' with epoch '0' is getting disconnected"
+        "amqp:link:stolen: New receiver 'A' with higher epoch of '1' is created hence current receiver 'B' with epoch '0' is getting disconnected. If you are recreating the receiver, make sure a higher epoch is used."
     );
     let error = first.attach(with_epoch("B2", 0, 0)).await.expect_err("lower");
-    assert_eq!(error.to_string(), "amqp:link:stolen: Receiver 'A' with a higher epoch '1' already exists");
+    let words = "amqp:link:stolen: Receiver 'A' with a higher epoch '1' already exists. Receiver 'B2' with epoch 0 cannot be created.";
+    assert!(error.to_string().starts_with(words), "{error}");
     let error = first.attach(receiver("plain", &reader_of(0), EARLIEST)).await.expect_err("beside an epoch");
     assert!(error.to_string().contains("so non-epoch receiver is not allowed"), "{error}");
     // The Rust client's spelling of the name.

@@ -125,7 +125,8 @@ async fn questions_are_answered_to_who_may_ask() {
     assert_eq!(status(&client.request("$management", ask("eh1")).await).0, 200);
     assert_eq!(status(&client.request("$management", ask("nowhere")).await).0, 401);
     let everything = token("sb://localhost/", 600);
-    assert_eq!(client.put_token("sb://localhost/nowhere", &everything).await.0, 202);
+    assert_eq!(client.put_token("sb://localhost/nowhere", &everything).await.0, 404);
+    assert_eq!(client.put_token("sb://localhost/", &everything).await.0, 202);
     let (code, words) = status(&client.request("$management", ask("nowhere")).await);
     assert!(code == 404 && words.contains("The messaging entity 'nowhere' could not be found"), "{words}");
 }

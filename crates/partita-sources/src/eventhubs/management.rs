@@ -70,7 +70,8 @@ pub(crate) async fn partition(
     let enqueued_time = position.as_ref().and(time(&reply, "last_enqueued_time_utc"));
     Ok(PartitionProperties {
         partition: partition.clone(),
-        first: SequenceNumber(number("begin_sequence_number").unwrap_or(0)),
+        // The service says -1 of a partition that never had an event.
+        first: SequenceNumber(number("begin_sequence_number").unwrap_or(0).max(0)),
         is_empty: matches!(field(&reply, "is_partition_empty"), Some(Value::Boolean(true))),
         end: LastEnqueued { position, enqueued_time, retrieved: Timestamp::now() },
     })

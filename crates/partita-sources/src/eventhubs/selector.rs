@@ -11,6 +11,13 @@ const SELECTOR_CODE: u64 = 0x0000_468C_0000_0004;
 pub(crate) fn expression(from: &Position) -> String {
     let comparison = |inclusive: bool| if inclusive { ">=" } else { ">" };
     match from {
+        // The service knows no number 0 in a partition that never had an event; there is nothing before it anyway.
+        Position::Offset { offset, inclusive: true } if offset.as_number() == Some(0) => {
+            expression(&Position::Earliest)
+        }
+        Position::Sequence { sequence, inclusive: true } if sequence.0 <= 0 => {
+            expression(&Position::Earliest)
+        }
         Position::Earliest => "amqp.annotation.x-opt-offset > '-1'".to_owned(),
         Position::Latest => "amqp.annotation.x-opt-offset > '@latest'".to_owned(),
         Position::Offset { offset, inclusive } => {
@@ -44,6 +51,9 @@ mod tests {
         for (position, text) in [
             (Position::Earliest, "amqp.annotation.x-opt-offset > '-1'"),
             (Position::Latest, "amqp.annotation.x-opt-offset > '@latest'"),
+            (Position::at_sequence(SequenceNumber(0)), "amqp.annotation.x-opt-offset > '-1'"),
+            (Position::after_sequence(SequenceNumber(0)), "amqp.annotation.x-opt-sequence-number > '0'"),
+            (Position::at_offset(Offset::number(0)), "amqp.annotation.x-opt-offset > '-1'"),
             (Position::at_offset(Offset::number(7)), "amqp.annotation.x-opt-offset >= '7'"),
             (Position::after_offset(Offset::parse("1:2")), "amqp.annotation.x-opt-offset > '1:2'"),
             (Position::at_sequence(SequenceNumber(7)), "amqp.annotation.x-opt-sequence-number >= '7'"),

@@ -64,14 +64,47 @@ fn a_peer_that_asks_for_none_gets_no_heartbeats() {
 }
 
 #[test]
-fn a_silent_peer_is_closed_between_its_time_and_one_and_a_half_times_that() {
-    let (mut pair, start) = opened(Duration::ZERO, 60 * SECOND);
-    let written = run(&mut pair.server, start, 600 * SECOND);
+fn a_silent_server_is_closed_between_its_time_and_one_and_a_half_times_that() {
+    let (mut pair, start) = opened(60 * SECOND, Duration::ZERO);
+    let written = run(&mut pair.client, start, 600 * SECOND);
     let [at] = written[..] else { panic!("{written:?}") };
     assert!((60 * SECOND..=90 * SECOND).contains(&at), "{at:?}");
-    let [Event::Closed { error: Some(error), by_peer: false }] = &pair.server_events()[..] else { panic!() };
-    assert_eq!(error.condition, condition::RESOURCE_LIMIT_EXCEEDED);
-    assert_eq!(pair.server.deadline(), None);
+    let [Event::Closed { error: Some(error), by_peer: false }] = &pair.client_events()[..] else { panic!() };
+    assert_eq!(error.condition, condition::CONNECTION_FORCED);
+    assert_eq!(pair.client.deadline(), None);
+}
+
+#[test]
+fn a_silent_client_hears_of_the_end_of_each_link_and_session_after_twice_its_time() {
+    let (mut pair, start) = opened(Duration::ZERO, 120 * SECOND);
+    let session = pair.client.begin().expect("a session");
+    let link = pair.client.attach(session, Attach::sender("s", "hub")).expect("a link");
+    pair.settle();
+    for event in pair.server_events() {
+        if let Event::Attaching { link, attach } = event {
+            pair.server.answer_attach(link, attach.answer());
+        }
+    }
+    pair.settle();
+    pair.client_events();
+    let mut at = start;
+    while !pair.server.is_closed() {
+        at = pair.server.deadline().expect("it watches");
+        pair.server.on_time(at);
+    }
+    // From its last frame on; a little more, because nobody looks at the clock when a frame comes.
+    assert!((240 * SECOND..=256 * SECOND).contains(&(at - start)), "{:?}", at - start);
+    pair.settle();
+    let text = "The connection was inactive for more than the allowed 240000 milliseconds and is closed by container 'server'.";
+    let error = Some(Error::new(condition::CONNECTION_FORCED, text));
+    assert_eq!(
+        pair.client_events(),
+        [
+            Event::Detached { link, error: error.clone(), closed: true },
+            Event::Ended { session, error: error.clone() },
+            Event::Closed { error, by_peer: true },
+        ]
+    );
 }
 
 #[test]

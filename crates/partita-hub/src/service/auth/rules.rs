@@ -168,21 +168,23 @@ impl Rules {
             return Ok(Grant::new(place.segments, Rights::ALL, None));
         }
         let token = sas::Token::parse(token)?;
-        let mut named = self.rules.iter().filter(|rule| rule.name == token.rule()).peekable();
-        if named.peek().is_none() {
-            return Err(TokenError::UnknownRule(token.rule().to_owned()));
-        }
         let path = path_on(&Place::parse(&token.resource()), place.host.as_deref())
             .ok_or(TokenError::OtherAudience)?;
         let mut rights = Rights::default();
-        for rule in named {
+        let mut named = false;
+        for rule in self.rules.iter().filter(|rule| rule.name == token.rule()) {
+            named = true;
             let holds = match &rule.scope {
                 RuleScope::Namespace => true,
                 RuleScope::Hub(hub) => path.first().is_some_and(|first| same(first, hub)),
             };
-            if holds && token.is_signed_with(rule.key.bytes()) {
+            if token.is_signed_with(rule.key.bytes()) && holds {
                 rights = rights.union(rule.rights);
             }
+        }
+        if !named {
+            // The same work as for a name that is known: the time an answer takes tells nothing either.
+            let _ = token.is_signed_with(&[]);
         }
         if !rights.any() {
             return Err(TokenError::BadSignature);

@@ -13,10 +13,8 @@ pub enum TokenError {
     /// It is no shared access signature.
     #[error("MalformedToken: The token is no shared access signature: {0}.")]
     Malformed(#[from] MalformedToken),
-    /// No rule has its name.
-    #[error("InvalidSignature: There is no shared access rule '{0}' here.")]
-    UnknownRule(String),
-    /// It was not signed with the rule's key, or the rule does not hold there.
+    /// No rule has its name, it was not signed with the rule's key, or the rule does not hold there: who guesses is not told
+    /// which.
     #[error("InvalidSignature: The token has an invalid signature.")]
     BadSignature,
     /// Its time is over.

@@ -68,13 +68,13 @@ impl Tokens {
 
     /// Until when `right` is granted at a path such as `hub/Partitions/3`; `None` inside = for ever.
     pub fn allow(&self, path: &str, right: Right, now: Timestamp) -> Result<Option<Timestamp>, Refusal> {
-        let what = format!("'{right}' claim");
+        let what = format!("'{right}'");
         self.find(path, now, |rights| rights.allow(right), &what)
     }
 
     /// The same for whatever right, as questions about a hub need it.
     pub fn allow_any(&self, path: &str, now: Timestamp) -> Result<Option<Timestamp>, Refusal> {
-        self.find(path, now, Rights::any, "A claim")
+        self.find(path, now, Rights::any, "'Listen', 'Send' or 'Manage'")
     }
 
     /// Whether there is any grant that has not ended.
@@ -99,7 +99,7 @@ impl Tokens {
             Refusal::new(
                 UNAUTHORIZED,
                 format!(
-                    "Unauthorized access. {what} is required to perform this operation. Resource: '{path}'."
+                    "Unauthorized access. {what} claim(s) are required to perform this operation. Resource: '{path}'."
                 ),
             )
         })

@@ -132,7 +132,7 @@ async fn who_is_silent_in_the_middle_of_a_frame_is_sent_away() {
     let frame = encoded(0, begin(), &[]);
     raw.say(&frame[..frame.len() / 2]).await;
     let error = raw.closed().await.expect("a reason");
-    assert_eq!(&*error.condition, "amqp:resource-limit-exceeded", "{error:?}");
+    assert_eq!(&*error.condition, "amqp:connection:forced", "{error:?}");
     still_served(&hosted).await;
 }
 

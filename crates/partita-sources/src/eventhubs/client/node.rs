@@ -108,7 +108,7 @@ impl Node {
             connection.settle(self.receiver, id, DeliveryState::Accepted);
         }
         connection.top_up(self.receiver, REPLY_CREDIT);
-        let Ok(message) = Message::decode(payload) else { return };
+        let Ok(message) = Message::decode_with_any_body(payload) else { return };
         let correlation = message.properties.as_ref().and_then(|fields| fields.get(CORRELATION_ID));
         let Some(id) = correlation.and_then(Value::as_str).and_then(|id| id.parse::<u64>().ok()) else {
             return;
