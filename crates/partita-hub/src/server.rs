@@ -15,9 +15,10 @@
 //! # }
 //! ```
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -29,12 +30,12 @@ use tokio::time::Instant;
 
 use crate::broker::Broker;
 use crate::fault::Faults;
+use crate::listener::accept::AcceptFailures;
 use crate::listener::connection;
-use crate::listener::transport::Transport;
+use crate::listener::strangers::Strangers;
+use crate::listener::throttle::Throttle;
+use crate::listener::transport::{AcceptError, Origins, Transport};
 use crate::service::auth::Rules;
-
-/// How long to wait when the system has no more sockets to give.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// How a server behaves. Every field has a default.
 #[derive(Clone, Debug)]
@@ -47,12 +48,19 @@ pub struct ServerOptions {
     pub message_bytes_max: u64,
     /// How many connections there can be at once; further ones are closed at once.
     pub connections_max: usize,
+    /// How many of them one address may have, unless it is this machine's own. Of IPv6 addresses, those that begin with the
+    /// same 64 bits count as one.
+    pub address_connections_max: usize,
     /// How long a client may be silent; it is told, and sends empty frames if it has nothing to say.
     pub idle_timeout: Duration,
     /// How long a client may take from its first byte to its open.
     pub handshake_timeout: Duration,
+    /// How long a connection may be without a token from its beginning on.
+    pub token_timeout: Duration,
     /// The name that clients see.
     pub container_id: String,
+    /// Which web pages may open a WebSocket. Default: those of this machine, over loopback.
+    pub origins: Origins,
 }
 
 impl Default for ServerOptions {
@@ -62,33 +70,50 @@ impl Default for ServerOptions {
             credit: 300,
             message_bytes_max: 1 << 20,
             connections_max: 20_000,
+            address_connections_max: 10_000,
             idle_timeout: Duration::from_secs(120),
             handshake_timeout: Duration::from_secs(20),
+            token_timeout: Duration::from_secs(60),
             container_id: "partita".to_owned(),
+            origins: Origins::default(),
         }
     }
 }
 
 /// Who is at the other end of a connection, for people to read.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Peer(String);
+pub struct Peer {
+    text: String,
+    address: Option<IpAddr>,
+}
 
 impl Peer {
     /// In words of your own.
     pub fn new(text: impl Into<String>) -> Self {
-        Self(text.into())
+        Self { text: text.into(), address: None }
     }
 }
 
 impl From<SocketAddr> for Peer {
     fn from(address: SocketAddr) -> Self {
-        Self(address.to_string())
+        Self { text: address.to_string(), address: Some(address.ip()) }
+    }
+}
+
+/// The address that a client's counts under: an IPv4 address in IPv6 is itself, and of an IPv6 address the first 64 bits count,
+/// for whoever has one of them has them all.
+pub fn neighbourhood(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(ip) if !ip.is_loopback() => {
+            IpAddr::V6(Ipv6Addr::from_bits(ip.to_bits() & !u128::from(u64::MAX)))
+        }
+        other => other,
     }
 }
 
 impl fmt::Display for Peer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(&self.text)
     }
 }
 
@@ -154,12 +179,25 @@ pub(crate) struct Shared {
     connections: Mutex<Connections>,
     /// How many connections there are.
     count: watch::Sender<usize>,
+    warnings: Warnings,
+    pub(crate) strangers: Arc<Strangers>,
+    /// How many connections have ended.
+    ended: AtomicU64,
+}
+
+/// What strangers can make the server warn of.
+#[derive(Debug, Default)]
+struct Warnings {
+    origin: Throttle,
+    full: Throttle,
 }
 
 #[derive(Debug, Default)]
 struct Connections {
     last: u64,
     infos: BTreeMap<u64, ConnectionInfo>,
+    /// How many each address has; those of this machine are not counted.
+    of_address: HashMap<IpAddr, usize>,
 }
 
 impl Shared {
@@ -177,6 +215,14 @@ impl Shared {
         {
             return None;
         }
+        let address = peer.address.map(neighbourhood).filter(|address| !address.is_loopback());
+        if let Some(address) = address {
+            let count = connections.of_address.entry(address).or_default();
+            if *count >= self.options.address_connections_max {
+                return None;
+            }
+            *count += 1;
+        }
         connections.last += 1;
         let id = connections.last;
         let info = ConnectionInfo {
@@ -188,7 +234,17 @@ impl Shared {
         };
         connections.infos.insert(id, info);
         self.count.send_replace(connections.infos.len());
-        Some(Seat { id, shared: self.clone() })
+        Some(Seat { id, address, trusted: Arc::default(), shared: self.clone() })
+    }
+
+    fn came_to_nothing(&self, peer: &Peer, error: &AcceptError) {
+        tracing::debug!(%peer, %error, "connection came to nothing");
+        // A browser tells its user nothing about it, so the hub does.
+        if let AcceptError::Origin(_) = error
+            && let Some(unsaid) = self.warnings.origin.pass(std::time::Instant::now())
+        {
+            tracing::warn!(%peer, unsaid, "{error}");
+        }
     }
 }
 
@@ -196,6 +252,10 @@ impl Shared {
 #[derive(Debug)]
 pub(crate) struct Seat {
     pub(crate) id: u64,
+    /// Where it is counted, if anywhere.
+    address: Option<IpAddr>,
+    /// Whether it has, or had, a token.
+    pub(crate) trusted: Arc<AtomicBool>,
     pub(crate) shared: Arc<Shared>,
 }
 
@@ -211,6 +271,15 @@ impl Drop for Seat {
     fn drop(&mut self) {
         let mut connections = self.shared.connections();
         connections.infos.remove(&self.id);
+        if let Some(address) = self.address
+            && let Some(count) = connections.of_address.get_mut(&address)
+        {
+            *count -= 1;
+            if *count == 0 {
+                connections.of_address.remove(&address);
+            }
+        }
+        self.shared.ended.fetch_add(1, Ordering::Relaxed);
         self.shared.count.send_replace(connections.infos.len());
     }
 }
@@ -231,6 +300,9 @@ impl Server {
             course: watch::Sender::new(Course::Running),
             connections: Mutex::default(),
             count: watch::Sender::new(0),
+            warnings: Warnings::default(),
+            strangers: Arc::default(),
+            ended: AtomicU64::new(0),
         };
         Self { shared: Arc::new(shared) }
     }
@@ -238,6 +310,7 @@ impl Server {
     /// Accepts connections until the server is shut down. The first words of a client do not hold up others.
     pub async fn listen(&self, listener: TcpListener, transport: Transport) {
         let mut course = self.shared.course();
+        let failures = AcceptFailures::default();
         loop {
             let accepted = tokio::select! {
                 _ = course.wait_for(|course| *course != Course::Running) => return,
@@ -246,8 +319,7 @@ impl Server {
             let (stream, address) = match accepted {
                 Ok(accepted) => accepted,
                 Err(error) => {
-                    tracing::warn!(%error, "no connection could be accepted");
-                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                    failures.wait(&error).await;
                     continue;
                 }
             };
@@ -258,11 +330,14 @@ impl Server {
                 let mut course = seat.shared.course();
                 let stream = tokio::select! {
                     _ = course.wait_for(|course| *course != Course::Running) => return,
-                    stream = transport.accept(stream) => stream,
+                    stream = transport.accept(stream, &seat.shared.options.origins) => stream,
                 };
                 match stream {
-                    Ok(stream) => connection::run(stream, seat, &peer).await,
-                    Err(error) => tracing::debug!(%peer, %error, "connection came to nothing"),
+                    Ok(stream) => {
+                        let stream = stream.limited_until(seat.trusted.clone());
+                        connection::run(stream, seat, &peer).await;
+                    }
+                    Err(error) => seat.shared.came_to_nothing(&peer, &error),
                 }
             });
         }
@@ -280,9 +355,15 @@ impl Server {
 
     fn admit(&self, peer: &Peer) -> Option<Seat> {
         let seat = self.shared.admit(peer);
-        if seat.is_none() {
-            let max = self.shared.options.connections_max;
-            tracing::warn!(%peer, max, "connection refused: there are too many, or the server is ending");
+        if seat.is_none()
+            && let Some(unsaid) = self.shared.warnings.full.pass(std::time::Instant::now())
+        {
+            let ServerOptions { connections_max: max, address_connections_max: of_address, .. } =
+                self.shared.options;
+            tracing::warn!(
+                %peer, max, of_address, unsaid,
+                "connection refused: there are too many, of this address or at all, or the server is ending"
+            );
         }
         seat
     }
@@ -295,6 +376,11 @@ impl Server {
     /// What goes wrong on purpose.
     pub fn faults(&self) -> &Faults {
         &self.shared.faults
+    }
+
+    /// How many connections have ended so far.
+    pub fn ended(&self) -> u64 {
+        self.shared.ended.load(Ordering::Relaxed)
     }
 
     /// The connections there are, oldest first.
@@ -320,5 +406,31 @@ impl Server {
         }
         self.shared.course.send_replace(Course::Over);
         let _ = tokio::time::timeout(Duration::from_secs(1), count.wait_for(|count| *count == 0)).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn an_address_has_no_more_than_its_part_and_gives_it_back() {
+        let options =
+            ServerOptions { connections_max: 8, address_connections_max: 2, ..ServerOptions::default() };
+        let server = Server::new(Arc::new(Broker::in_memory(16 << 20).expect("opens")), options);
+        let come = |address: &str| {
+            server.shared.admit(&Peer::from(SocketAddr::new(address.parse().expect("an address"), 7)))
+        };
+        let mut held = vec![come("192.0.2.1").expect("room"), come("::ffff:192.0.2.1").expect("room")];
+        assert!(come("192.0.2.1").is_none(), "the same address in other words");
+        held.extend([come("2001:db8::1"), come("2001:db8::2")].map(|seat| seat.expect("room")));
+        assert!(come("2001:db8::3").is_none(), "a network of one owner");
+        held.extend([come("2001:db8:0:1::1").expect("room")]);
+        held.extend((0..3).map(|_| come("127.0.0.1").expect("this machine has no part")));
+        assert!(come("127.0.0.1").is_none(), "eight are all");
+        held.remove(0);
+        assert!(come("192.0.2.1").is_some());
+        drop(held);
+        assert!(server.shared.connections().of_address.is_empty());
     }
 }

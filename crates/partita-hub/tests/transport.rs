@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures_util::{SinkExt, StreamExt};
 use partita_hub::listener::transport::{
-    AcceptError, ClientStream, HANDSHAKE_TIME_MAX, PATH, SUBPROTOCOL, Transport, tls,
+    AcceptError, ClientStream, HANDSHAKE_TIME_MAX, Origins, PATH, SUBPROTOCOL, Transport, tls,
 };
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -53,7 +53,8 @@ async fn meet<F: Future>(
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let tcp = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
     let (accepted, _) = listener.accept().await.unwrap();
-    in_time(async { tokio::join!(client(tcp), transport.accept(accepted)) }).await
+    let origins = Origins::default();
+    in_time(async { tokio::join!(client(tcp), transport.accept(accepted, &origins)) }).await
 }
 
 async fn websocket<S: AsyncRead + AsyncWrite + Unpin>(
@@ -233,6 +234,44 @@ async fn many_small_buffers_become_one_message() {
     assert_eq!(message.unwrap().unwrap(), Message::binary(b"one two three".to_vec()));
     server.shutdown().await.unwrap();
     assert!(matches!(client.next().await.unwrap().unwrap(), Message::Close(_)));
+}
+
+/// What a page with this origin gets, if it asks for a WebSocket as a browser does.
+async fn page<S: AsyncRead + AsyncWrite + Unpin>(stream: S, origin: &str) -> u16 {
+    let mut request = format!("ws://localhost{PATH}").into_client_request().unwrap();
+    request.headers_mut().insert("Sec-WebSocket-Protocol", SUBPROTOCOL.parse().unwrap());
+    request.headers_mut().insert("Origin", origin.parse().unwrap());
+    match client_async(request, stream).await {
+        Ok((_, response)) => response.status().as_u16(),
+        Err(tungstenite::Error::Http(response)) => {
+            let said = String::from_utf8(response.body().clone().unwrap_or_default()).unwrap();
+            assert!(said.contains("--allow-origin"), "{said}");
+            response.status().as_u16()
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+#[tokio::test]
+async fn pages_of_other_sites_open_no_websocket_plain_or_tls() {
+    let (config, tls) = certificate();
+    for (origin, status) in [
+        ("https://evil.example", 403),
+        ("null", 403),
+        ("http://localhost.evil.example", 403),
+        ("http://localhost:3000", 101),
+        ("http://127.0.0.1:5300", 101),
+    ] {
+        let plain = |tcp| page(tcp, origin);
+        let (found, server) = meet(Transport::Plain, plain).await;
+        assert_eq!(found, status, "{origin}");
+        assert_eq!(matches!(server, Err(AcceptError::Origin(_))), status == 403, "{server:?}");
+        let tls = tls.clone();
+        let secured = |tcp| async move { page(secure(tls, tcp).await, origin).await };
+        let (found, server) = meet(Transport::Tls(config.clone()), secured).await;
+        assert_eq!(found, status, "{origin} over TLS");
+        assert_eq!(matches!(server, Err(AcceptError::Origin(_))), status == 403, "{server:?}");
+    }
 }
 
 #[tokio::test]

@@ -1,5 +1,7 @@
 //! What the API says when it does not do what was asked: a status, a word for programs and a sentence for people.
 
+use std::time::Duration;
+
 use axum::Json;
 use axum::extract::rejection::JsonRejection;
 use axum::extract::{FromRequest, Request};
@@ -9,6 +11,9 @@ use partita_hub::broker::BrokerError;
 use partita_hub::log::{AcceptError, OpenError};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+
+/// How long a request's body may take to arrive.
+const BODY_TIME_MAX: Duration = Duration::from_secs(10);
 
 /// An answer that is not what was asked for.
 #[derive(Debug)]
@@ -78,7 +83,12 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Asked<T> {
     type Rejection = ApiError;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, ApiError> {
-        match Json::from_request(request, state).await {
+        // Others may wait for the place of a client whose request does not arrive.
+        let Ok(read) = tokio::time::timeout(BODY_TIME_MAX, Json::from_request(request, state)).await else {
+            let text = "the request's body did not arrive in time";
+            return Err(ApiError::new(StatusCode::REQUEST_TIMEOUT, "timeout", text));
+        };
+        match read {
             Ok(Json(asked)) => Ok(Self(asked)),
             Err(JsonRejection::JsonDataError(error)) => Err(ApiError::bad_request(cause(&error))),
             Err(JsonRejection::JsonSyntaxError(error)) => Err(ApiError::bad_request(cause(&error))),

@@ -9,8 +9,10 @@ mod connections;
 mod error;
 mod faults;
 mod guard;
+mod guests;
 mod health;
 mod hubs;
+mod patience;
 mod serve;
 
 use std::convert::Infallible;
@@ -31,6 +33,7 @@ use tokio::net::TcpListener;
 
 pub use crate::check::{BytesView, CheckView, FoundView, LostView, PartitionCheckView, UnreadableView};
 use crate::error::ApiError;
+use crate::guests::Guests;
 use crate::health::Stopping;
 
 /// The largest request.
@@ -47,6 +50,8 @@ pub struct WebOptions {
     pub local: bool,
     /// What a new hub keeps if nothing else is asked for.
     pub retention: Retention,
+    /// How many clients are served at once, at most 256. Further ones take the places of others.
+    pub connections_max: usize,
 }
 
 /// HTTP for one server. Cheap to clone.
@@ -55,12 +60,14 @@ pub struct Web {
     server: Server,
     options: Arc<WebOptions>,
     stopping: Arc<Stopping>,
+    guests: Arc<Guests>,
 }
 
 impl Web {
     /// For this server.
     pub fn new(server: Server, options: WebOptions) -> Self {
-        Self { server, options: Arc::new(options), stopping: Arc::default() }
+        let guests = Guests::new(options.connections_max.min(guests::CONNECTIONS_MAX));
+        Self { server, options: Arc::new(options), stopping: Arc::default(), guests: Arc::new(guests) }
     }
 
     /// From now on the health check says that the service is not available.
@@ -95,7 +102,7 @@ impl Web {
 
     /// Answers on a listener until the future is dropped.
     pub async fn serve(self, listener: TcpListener) -> Infallible {
-        serve::serve(self.router(), listener).await
+        serve::serve(self.router(), listener, self.guests.clone()).await
     }
 }
 

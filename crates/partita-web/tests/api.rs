@@ -13,12 +13,13 @@ use partita_hub::service::auth::{Key, Rules, WELL_KNOWN_KEY, WELL_KNOWN_NAME, si
 use partita_web::{Web, WebOptions};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tower::ServiceExt;
 
 fn web(local: bool) -> Web {
     let broker = Broker::in_memory(16 << 20).expect("opens");
-    let options = WebOptions { rules: Rules::default(), local, retention: Retention::default() };
+    let options =
+        WebOptions { rules: Rules::default(), local, retention: Retention::default(), connections_max: 256 };
     Web::new(Server::new(Arc::new(broker), ServerOptions::default()), options)
 }
 
@@ -252,6 +253,35 @@ async fn clients_that_send_nothing_or_half_do_not_keep_others_out_for_ever() {
     };
     let answer = ask.await;
     assert!(began.elapsed() < Duration::from_secs(600), "after {:?}", began.elapsed());
+    assert!(answer.starts_with("HTTP/1.1 200 OK"), "{answer}");
+    serving.abort();
+}
+
+#[tokio::test]
+async fn the_health_check_is_answered_beside_clients_that_never_read() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let web = web(true);
+    // A long answer: it fills what the system keeps for a client.
+    post(&web, "/api/v1/hubs", json!({"name": "eh1", "partition_count": 128})).await;
+    let serving = tokio::spawn(web.serve(listener));
+    let mut deaf = Vec::new();
+    for _ in 0..300 {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.set_recv_buffer_size(4_096).unwrap();
+        let mut tcp = socket.connect(address).await.unwrap();
+        let asked = "GET /api/v1/hubs/eh1 HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(60);
+        tcp.write_all(asked.as_bytes()).await.unwrap();
+        deaf.push(tcp);
+    }
+    let ask = async {
+        let mut tcp = TcpStream::connect(address).await.unwrap();
+        tcp.write_all(b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").await.unwrap();
+        let mut answer = String::new();
+        tcp.read_to_string(&mut answer).await.unwrap();
+        answer
+    };
+    let answer = tokio::time::timeout(Duration::from_secs(15), ask).await.expect("an answer");
     assert!(answer.starts_with("HTTP/1.1 200 OK"), "{answer}");
     serving.abort();
 }

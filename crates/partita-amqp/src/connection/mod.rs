@@ -46,6 +46,10 @@ use crate::sasl;
 /// The largest frame that we write, whatever the peer takes.
 const FRAME_OUT_BYTES_MAX: u32 = 1024 * 1024;
 
+/// About what a session and a link take, with their places in tables.
+const SESSION_BYTES: usize = 1024;
+const LINK_BYTES: usize = 1024;
+
 /// One end of a connection.
 #[derive(Debug)]
 pub struct Connection {
@@ -138,6 +142,23 @@ impl Connection {
             self.clock.heard();
         }
         false
+    }
+
+    /// Sets how much the peer may do from now on. What it was told when the connection or a session began stays as it was told:
+    /// sessions, handles, windows.
+    pub fn set_limits(&mut self, limits: Limits) {
+        self.options.limits = limits;
+    }
+
+    /// About how many bytes the peer makes us keep: parts of messages, events that nobody took, what it does not read, and
+    /// what its sessions and links take.
+    pub fn held_bytes(&self) -> usize {
+        self.reassembly_bytes
+            + self.events_bytes
+            + self.outbox.len()
+            + self.held.len()
+            + self.sessions.len() * SESSION_BYTES
+            + self.links.len() * LINK_BYTES
     }
 
     /// What is to be written.

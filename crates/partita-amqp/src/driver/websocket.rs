@@ -3,6 +3,8 @@
 
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, ready};
 
 use bytes::{Buf, Bytes, BytesMut};
@@ -37,10 +39,67 @@ fn config() -> WebSocketConfig {
         .max_frame_size(Some(MESSAGE_BYTES_MAX))
 }
 
+/// A stream that counts what was read of it since it was last asked to begin anew, and may limit that.
+#[derive(Debug)]
+struct Metered<S> {
+    stream: S,
+    read: usize,
+    limit: Option<Limit>,
+}
+
+/// How much may be read of one message, until somebody says otherwise.
+#[derive(Debug)]
+struct Limit {
+    bytes_max: usize,
+    lifted: Arc<AtomicBool>,
+}
+
+impl<S> Metered<S> {
+    fn new(stream: S) -> Self {
+        Self { stream, read: 0, limit: None }
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Metered<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = &mut *self;
+        if let Some(limit) = &this.limit {
+            if limit.lifted.load(Ordering::Acquire) {
+                this.limit = None;
+            } else if this.read > limit.bytes_max {
+                let text = "a WebSocket message is too large for a client that nobody knows yet";
+                return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, text)));
+            }
+        }
+        let before = buf.filled().len();
+        ready!(Pin::new(&mut this.stream).poll_read(cx, buf))?;
+        this.read = this.read.saturating_add(buf.filled().len() - before);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Metered<S> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(cx, buf)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
+
 /// The bytes in a WebSocket's binary messages, as a stream. Pings are answered while it is read.
 #[derive(Debug)]
 pub struct WebSocket<S> {
-    socket: WebSocketStream<S>,
+    socket: WebSocketStream<Metered<S>>,
     /// What of the last message was not yet taken.
     received: Bytes,
     /// Something written may still be in the socket's buffer.
@@ -50,6 +109,7 @@ pub struct WebSocket<S> {
 impl<S: AsyncRead + AsyncWrite + Unpin> WebSocket<S> {
     /// The server's end, after its handshake, of which `rest` was already read.
     pub async fn server(stream: S, rest: Vec<u8>) -> Self {
+        let stream = Metered::new(stream);
         Self::new(WebSocketStream::from_partially_read(stream, rest, Role::Server, Some(config())).await)
     }
 
@@ -58,17 +118,26 @@ impl<S: AsyncRead + AsyncWrite + Unpin> WebSocket<S> {
         let scheme = if secure { "wss" } else { "ws" };
         let mut request = format!("{scheme}://{host}{PATH}").into_client_request().map_err(into_io)?;
         request.headers_mut().insert(SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(SUBPROTOCOL));
+        let stream = Metered::new(stream);
         let connected = tokio_tungstenite::client_async_with_config(request, stream, Some(config())).await;
         Ok(Self::new(connected.map_err(into_io)?.0))
     }
 
-    fn new(socket: WebSocketStream<S>) -> Self {
+    fn new(socket: WebSocketStream<Metered<S>>) -> Self {
         Self { socket, received: Bytes::new(), unflushed: false }
     }
 
     /// The stream that it is in.
     pub fn get_ref(&self) -> &S {
-        self.socket.get_ref()
+        &self.socket.get_ref().stream
+    }
+
+    /// Fails when more than about `bytes_max` were read of one message, control frames between its parts included, until
+    /// `lifted` is set.
+    pub fn limited_until(mut self, bytes_max: usize, lifted: Arc<AtomicBool>) -> Self {
+        // What is read ahead may be of the message before.
+        self.socket.get_mut().limit = Some(Limit { bytes_max: bytes_max + READ_BYTES, lifted });
+        self
     }
 
     /// Writes one message. It is at most one of them that the buffer holds: the next waits until it has gone.
@@ -106,7 +175,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for WebSocket<S> {
         }
         while this.received.is_empty() {
             match ready!(Pin::new(&mut this.socket).poll_next(cx)) {
-                Some(Ok(Message::Binary(bytes))) => this.received = bytes,
+                Some(Ok(Message::Binary(bytes))) => {
+                    this.socket.get_mut().read = 0;
+                    this.received = bytes;
+                }
                 Some(Ok(Message::Text(_))) => {
                     let text = "a text message came, AMQP is in binary ones";
                     return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, text)));

@@ -8,6 +8,7 @@ mod files;
 mod hubs;
 mod keys;
 mod listen;
+mod memory;
 mod plan;
 mod ready;
 mod start;
@@ -17,6 +18,8 @@ mod tls;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
+
+use partita_hub::listener::transport::origin::Origin;
 
 use self::hubs::HubSpec;
 pub(crate) use self::keys::KeyPlace;
@@ -160,6 +163,11 @@ pub(crate) struct Args {
     // Not read here: the error would repeat it, and somebody may have put the key itself into it.
     #[arg(long = "rule", value_name = "NAME:RIGHTS[:HUB]=KEYFILE", help_heading = "Access")]
     rules: Vec<String>,
+
+    /// A web page's origin, such as https://app.example, whose scripts may use the hub from a browser; may be repeated.
+    /// Pages of this machine may
+    #[arg(long = "allow-origin", value_name = "ORIGIN", help_heading = "Access")]
+    allow_origins: Vec<Origin>,
 
     /// Says nothing unless something is wrong
     #[arg(long, short)]

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use partita_hub::listener::transport::Origins;
 use partita_hub::listener::transport::tls::{ServerConfig, server_config_from_files};
 use partita_hub::log::{Durability, Retention};
 use partita_hub::service::auth::{Key, Rights, Rule, RuleScope, Rules, WELL_KNOWN_KEY, WELL_KNOWN_NAME};
@@ -30,6 +31,7 @@ pub(crate) struct Plan {
     pub(crate) tls_port: u16,
     pub(crate) tls: Tls,
     pub(crate) rules: Rules,
+    pub(crate) origins: Origins,
     pub(crate) identity: Identity,
     pub(crate) ready_file: Option<PathBuf>,
     pub(crate) quiet: bool,
@@ -95,6 +97,7 @@ impl Plan {
             tls_port: args.tls_port,
             tls,
             rules,
+            origins: Origins::new(args.allow_origins),
             identity,
             ready_file: args.ready_file,
             quiet: args.quiet,
@@ -225,6 +228,9 @@ mod tests {
         assert!(refused(&["--yes"]).contains("--reset"));
         assert!(refused(&["--tls-cert", "x"]).contains("--tls-key"));
         assert!(refused(&["--tls-name", "x"]).contains("--tls-self-signed"));
+        for origin in ["null", "*", "app.example", "https://app.example/page"] {
+            assert!(refused(&["--allow-origin", origin]).contains("such as https://app.example"), "{origin}");
+        }
         assert!(
             refused(&["--hub", "a:1", "--hub", "A:2"]).contains("hub 'A' is asked for twice, by --hub a:1")
         );

@@ -21,7 +21,7 @@ use super::plan::{Plan, Storage, Tls};
 use super::ready::{Ready, ReadyFile};
 use super::stop::Signals;
 use super::tls::SelfSigned;
-use super::{data, files, hubs, tls};
+use super::{data, files, hubs, memory, tls};
 use crate::Failure;
 use crate::output::Out;
 
@@ -45,8 +45,18 @@ pub(crate) async fn serve(plan: Plan) -> Result<ExitCode, Failure> {
     let certificate = Certificate::of(&plan)?;
 
     let defaults = ServerOptions::default();
-    let connections_max = files::connections_max(defaults.connections_max);
-    let options = ServerOptions { auth: plan.rules.clone(), connections_max, ..defaults };
+    let open_max = files::open_max();
+    if let Some(open) = open_max.filter(|open| *open < files::OPEN_MIN) {
+        tracing::warn!("the hub may have only {open} files open, which is few: raise the limit (ulimit -n)");
+    }
+    let budget = files::divide(open_max, defaults.connections_max);
+    let options = ServerOptions {
+        auth: plan.rules.clone(),
+        connections_max: budget.connections,
+        address_connections_max: budget.address_connections,
+        origins: plan.origins.clone(),
+        ..defaults
+    };
     let server = Server::new(broker.clone(), options);
     let web = Web::new(
         server.clone(),
@@ -54,12 +64,17 @@ pub(crate) async fn serve(plan: Plan) -> Result<ExitCode, Failure> {
             rules: plan.rules.clone(),
             local: plan.listen.is_local(),
             retention: plan.retention(None),
+            connections_max: budget.http,
         },
     );
     let mut signals =
         Signals::new().map_err(|error| Failure::Run(format!("cannot listen for signals: {error}")))?;
     let numbers = ports.numbers();
     let mut tasks = ports.serve(&server, &web, &certificate);
+    let giving_back = memory::give_back(server.clone());
+    tasks.spawn(async move {
+        giving_back.await;
+    });
 
     let ready = ready(&plan, numbers, &certificate);
     let file = plan

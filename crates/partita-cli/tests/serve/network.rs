@@ -11,8 +11,8 @@ use tokio_rustls::client::TlsStream;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
 use tokio_rustls::rustls::{ClientConfig, RootCertStore, crypto};
-use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
+use tokio_tungstenite::tungstenite::{self, Message};
 
 use crate::support::{Hub, text};
 
@@ -59,6 +59,26 @@ async fn amqp_and_websockets_are_on_one_port() {
     if let Ok(tcp) = TcpStream::connect(("::1", port)).await {
         speaks_amqp(tcp).await;
     }
+}
+
+#[tokio::test]
+async fn only_pages_that_are_allowed_open_a_websocket() {
+    let hub = Hub::start(&["--memory", "--allow-origin", "https://app.example"]);
+    for (origin, status) in [("https://app.example", 101), ("https://evil.example", 403), ("null", 403)] {
+        let mut request = format!("ws://localhost{PATH}").into_client_request().unwrap();
+        request.headers_mut().insert("Sec-WebSocket-Protocol", SUBPROTOCOL.parse().unwrap());
+        request.headers_mut().insert("Origin", origin.parse().unwrap());
+        let tcp = TcpStream::connect(("127.0.0.1", hub.port("amqp_port"))).await.unwrap();
+        let found = match tokio_tungstenite::client_async(request, tcp).await {
+            Ok((_, response)) => response.status(),
+            Err(tungstenite::Error::Http(response)) => response.status(),
+            Err(error) => panic!("{error}"),
+        };
+        assert_eq!(found, status, "{origin}");
+    }
+    let (_, said) = hub.stop();
+    assert_eq!(said.matches("was refused").count(), 1, "warned of once in a while: {said}");
+    assert!(said.contains("--allow-origin"), "{said}");
 }
 
 #[tokio::test]

@@ -19,6 +19,9 @@ use crate::server::{Course, Peer, Seat};
 const READ_BYTES_MIN: usize = 4 << 10;
 const READ_BYTES_MAX: usize = 256 << 10;
 
+/// The same, of a client without a token.
+const STRANGERS_READ_BYTES_MAX: usize = 8 << 10;
+
 /// Pieces of a vectored write.
 const SLICES_MAX: usize = 32;
 
@@ -109,6 +112,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Task<S> {
                 Err(end) => return Poll::Ready(end),
             };
             let worked = self.core.work(now);
+            self.core.look_at_stranger(self.input.len(), now);
             self.lag.set(self.core.distance);
             let written = match self.poll_write(cx, now) {
                 Ok(written) => written,
@@ -148,7 +152,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Task<S> {
             Poll::Ready(Err(error)) => return Err(End::Lost(error)),
         };
         if count >= self.read_bytes {
-            self.read_bytes = (self.read_bytes * 2).min(READ_BYTES_MAX);
+            let max = if self.core.is_stranger() { STRANGERS_READ_BYTES_MAX } else { READ_BYTES_MAX };
+            self.read_bytes = (self.read_bytes * 2).min(max);
         }
         self.core.receive(&mut self.input);
         Ok(true)

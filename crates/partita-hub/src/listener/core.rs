@@ -3,14 +3,13 @@
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fmt;
 use std::io;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Context;
 use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
-use partita_amqp::connection::{
-    Connection, DeliveryRange, Event, Limits, LinkId, Options, Outbox, SessionId,
-};
+use partita_amqp::connection::{Connection, DeliveryRange, Event, LinkId, Options, Outbox, SessionId};
 use partita_amqp::performative::{self, DeliveryState};
 use partita_amqp::sasl;
 use partita_core::model::Timestamp;
@@ -20,6 +19,8 @@ use super::intake::{Append, Intake, Stuck};
 use super::mailbox::{Bell, Mailbox};
 use super::node::{Replies, Requests};
 use super::outlet::{Finding, Outlet, Turn};
+use super::strangers::Stake;
+use super::trust;
 use crate::fault::{Moment, Spot, Strike};
 use crate::log::{Ack, AckSink};
 use crate::server::{LinkInfo, LinkRole, Seat, Shared};
@@ -31,7 +32,10 @@ use crate::service::condition::{CONNECTION_FORCED, Refusal};
 const OUTBOX_BYTES_MAX: usize = 1 << 20;
 
 /// Beyond this nothing is read from the client either: it asks, and does not listen.
-const OUTBOX_BYTES_LIMIT: usize = 4 << 20;
+pub(super) const OUTBOX_BYTES_LIMIT: usize = 4 << 20;
+
+/// How much of a client's name is kept.
+const CONTAINER_ID_CHARS_MAX: usize = 256;
 
 /// How often senders look whether their hub is still there: who sends is told at once.
 const HUB_CHECK: Duration = Duration::from_secs(1);
@@ -144,6 +148,9 @@ pub(super) struct Core {
     end: Option<End>,
     acks: Vec<Ack>,
     rung: Vec<Arc<Bell>>,
+    /// What it holds as long as it has no token, and until when it must have one.
+    pub(super) stake: Option<Stake>,
+    pub(super) token_until: Option<Instant>,
 }
 
 impl Core {
@@ -159,11 +166,8 @@ impl Core {
                 true
             })
         };
-        let limits = Limits {
-            message_bytes_max: options.message_bytes_max,
-            outbox_bytes_max: OUTBOX_BYTES_LIMIT,
-            ..Limits::default()
-        };
+        let is_open = options.auth.is_open();
+        let limits = if is_open { trust::limits(options) } else { trust::strangers_limits(options) };
         let machine = Options {
             idle_timeout: options.idle_timeout,
             handshake_timeout: options.handshake_timeout,
@@ -171,7 +175,10 @@ impl Core {
             limits,
             ..Options::new(&*options.container_id)
         };
-        let tokens = if options.auth.is_open() { Tokens::all() } else { Tokens::default() };
+        let tokens = if is_open { Tokens::all() } else { Tokens::default() };
+        seat.trusted.store(is_open, Ordering::Release);
+        let stake = (!is_open).then(|| Stake::new(seat.shared.strangers.clone(), seat.id));
+        let token_until = (!is_open).then(|| now + options.token_timeout);
         let mailbox = Arc::new(Mailbox::default());
         Self {
             conn: Connection::accept(machine, sasl, now),
@@ -194,12 +201,18 @@ impl Core {
             end: None,
             acks: Vec::new(),
             rung: Vec::new(),
+            stake,
+            token_until,
             seat,
         }
     }
 
     pub(super) fn id(&self) -> u64 {
         self.seat.id
+    }
+
+    pub(super) fn seat(&self) -> &Seat {
+        &self.seat
     }
 
     pub(super) fn shared(&self) -> &Arc<Shared> {
@@ -213,6 +226,9 @@ impl Core {
     /// The task to be woken when something comes from elsewhere.
     pub(super) fn register(&self, cx: &Context<'_>) {
         self.mailbox.register(cx);
+        if let Some(stake) = &self.stake {
+            stake.register(cx);
+        }
     }
 
     /// Whether more of what the client says can be taken now.
@@ -231,7 +247,11 @@ impl Core {
     }
 
     pub(super) fn cut(&mut self) {
-        self.end = Some(End::Cut);
+        self.finish(End::Cut);
+    }
+
+    pub(super) fn finish(&mut self, end: End) {
+        self.end = Some(end);
     }
 
     /// Does what is to be done; true if that was anything.
@@ -263,7 +283,9 @@ impl Core {
     fn on_event(&mut self, event: Event, now: Instant) {
         match event {
             Event::Opened(open) => {
-                self.seat.update(|info| info.container_id = open.container_id.to_string());
+                // Shown, and kept as long as the connection: no more of it than anybody reads.
+                let name = open.container_id.chars().take(CONTAINER_ID_CHARS_MAX).collect();
+                self.seat.update(|info| info.container_id = name);
                 self.distance = habits::distance(&open);
                 self.wants_termini = habits::wants_termini(&open);
                 let grants = std::mem::take(&mut *self.login.lock().unwrap_or_else(PoisonError::into_inner));
@@ -405,7 +427,10 @@ impl Core {
         let expiry = self.expiry.map(|(_, at)| at);
         let later = self.later.first_key_value().map(|((at, _), _)| *at);
         let stuck = self.stuck.as_ref().map(|stuck| stuck.retry);
-        [self.conn.deadline(), expiry, later, stuck, self.hub_check, self.ending].into_iter().flatten().min()
+        [self.conn.deadline(), expiry, later, stuck, self.hub_check, self.ending, self.token_until]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     /// Does what is due.

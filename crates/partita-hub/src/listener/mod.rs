@@ -4,6 +4,7 @@
 //! machine come out. Links are of three kinds: those that clients send events on (`intake.rs`), those that they read them
 //! from (`outlet.rs`), and the nodes that answer requests (`node.rs`). `habits.rs` has what single clients need.
 
+pub mod accept;
 mod attach;
 pub(crate) mod connection;
 mod core;
@@ -12,4 +13,7 @@ mod intake;
 mod mailbox;
 mod node;
 mod outlet;
+pub mod strangers;
+pub mod throttle;
 pub mod transport;
+mod trust;

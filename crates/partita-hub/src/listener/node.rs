@@ -19,6 +19,9 @@ pub(super) const REQUEST_CREDIT: u32 = 100;
 /// How many replies wait for a client that gives no credit for them.
 const REPLIES_MAX: usize = 1_000;
 
+/// The same in bytes: a reply repeats the id of its request, which may be long.
+const REPLIES_BYTES_MAX: usize = 4 << 20;
+
 /// Who answers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Node {
@@ -37,18 +40,26 @@ pub(super) struct Replies {
     /// What the client calls its end, which requests name.
     pub(super) address: Option<String>,
     queue: VecDeque<Bytes>,
+    /// The bytes in the queue.
+    queued: usize,
     sent: u64,
 }
 
 impl Replies {
     pub(super) fn new(node: Node, address: Option<String>) -> Self {
-        Self { node, address, queue: VecDeque::new(), sent: 0 }
+        Self { node, address, queue: VecDeque::new(), queued: 0, sent: 0 }
+    }
+
+    /// How many bytes wait for credit, with what the link is called.
+    pub(super) fn bytes(&self) -> usize {
+        self.queued + self.address.as_ref().map_or(0, String::len)
     }
 
     /// Sends what waits, as far as credit goes.
     pub(super) fn send(&mut self, id: LinkId, conn: &mut Connection) {
         while conn.sendable(id) > 0 {
             let Some(reply) = self.queue.pop_front() else { break };
+            self.queued -= reply.len();
             if conn.send(id, Outgoing::settled(self.sent), reply).is_err() {
                 break;
             }
@@ -106,10 +117,11 @@ impl Core {
             return;
         };
         let Some(Kind::Replies(replies)) = self.links.get_mut(&to).map(|link| &mut link.kind) else { return };
-        if replies.queue.len() >= REPLIES_MAX {
-            let text = format!("{REPLIES_MAX} replies wait for credit.");
+        if replies.queue.len() >= REPLIES_MAX || replies.queued >= REPLIES_BYTES_MAX {
+            let text = format!("{} replies wait for credit.", replies.queue.len());
             return self.detach(to, &Refusal::new(LIMIT_EXCEEDED, text));
         }
+        replies.queued += bytes.len();
         replies.queue.push_back(bytes.into());
         replies.send(to, &mut self.conn);
     }

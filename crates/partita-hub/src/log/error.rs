@@ -117,7 +117,7 @@ pub enum AppendError {
     /// The queue is full; the committer will make room.
     #[error("the hub's queue is full: try again")]
     QueueFull,
-    /// There is no room on the disk for another segment.
+    /// There is no room on the disk for another segment, or no descriptor for its file.
     #[error("the hub has no space for more events ({reason}): try again later")]
     NoSpace {
         /// What the system said.

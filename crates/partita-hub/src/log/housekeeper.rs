@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::core::{Core, lock, read, write};
-use super::disk::{Access, write_exact};
+use super::disk::{Access, is_out_of_files, write_exact};
 use super::place::Place;
 use super::retention::{SegmentFacts, expired};
 use super::segment::{Segment, index_path};
@@ -147,6 +147,10 @@ impl Housekeeper {
         loop {
             let Some(segment) = lock(&self.core.to_index).pop_front() else { return true };
             if let Err(error) = self.write_index(&segment) {
+                if is_out_of_files(&error) {
+                    lock(&self.core.to_index).push_front(segment);
+                    return false;
+                }
                 // The index stays in memory; after a restart it is made again from the segment.
                 tracing::warn!(hub = self.core.hub, segment = segment.id, %error, "index not written");
                 return false;

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use super::aligned::AlignedBuf;
 use super::core::{Core, lock, write};
-use super::disk::{Access, DiskFile, WriteMode, is_full, write_exact};
+use super::disk::{Access, DiskFile, WriteMode, is_full, is_out_of_files, write_exact};
 use super::error::AppendError;
 use super::format::{
     BLOCK, BatchHeader, EncodedBatch, FLAG_MARK, FLAG_RELAXED, GROUP_HEADER, GroupHeader, NewSegment,
@@ -500,9 +500,24 @@ impl Writer {
                 let _ = core.disk.remove(&spare.path);
                 return Err(RollError::NoSpare(error.to_string()));
             }
+            Err(error) if is_out_of_files(&error) => {
+                core.spares.put(spare);
+                return Err(RollError::NoSpare(error.to_string()));
+            }
             written => written.map_err(RollError::Io)?,
         };
-        let segment = name_segment(&core, &new, &spare.path, &self.table, head).map_err(RollError::Io)?;
+        let segment = match name_segment(&core, &new, &spare.path, &self.table, head) {
+            // The directory could not be opened to make the name durable. Nothing is in the segment yet: the name is taken
+            // back, and given again at the next try.
+            Err(error) if is_out_of_files(&error) => {
+                core.disk.rename(&segment_path(&core.dir, id), &spare.path).map_err(RollError::Io)?;
+                core.spares.put(spare);
+                // A power cut may bring the name back, with a header that says where this segment ends: it must stay so.
+                self.abandoned = true;
+                return Err(RollError::NoSpare(error.to_string()));
+            }
+            named => named.map_err(RollError::Io)?,
+        };
         core.spares.want(core.settings.next_segment(segment.capacity, core.partitions()));
         self.segment.seal();
         lock(&core.to_index).push_back(self.segment.clone());

@@ -11,7 +11,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use crate::client::{Hosted, soon, text};
-use crate::raw::{AMQP, SASL};
+use crate::raw::{AMQP, Raw, SASL};
 
 /// Another client is served.
 async fn still_served(hosted: &Hosted) {
@@ -144,4 +144,16 @@ async fn connections_and_their_links_are_listed() {
     let links: Vec<_> =
         listed[0].links.iter().map(|link| format!("{} {}", link.address, link.role)).collect();
     assert!(links.contains(&"eh1/Partitions/3 sender".to_owned()), "{links:?}");
+}
+
+#[tokio::test]
+async fn who_puts_no_token_in_time_is_sent_away() {
+    let options = ServerOptions { token_timeout: Duration::from_secs(2), ..ServerOptions::default() };
+    let hosted = Hosted::with(options).await;
+    let mut client = hosted.client().await;
+    let sender = client.sender("eh1").await;
+    let mut raw = Raw::begun(&hosted).await;
+    let error = raw.closed().await.expect("a reason");
+    assert_eq!(&*error.condition, "amqp:unauthorized-access", "{error}");
+    assert_eq!(client.send(sender, text("one with a token stays")).await, DeliveryState::Accepted);
 }

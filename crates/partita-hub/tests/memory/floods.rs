@@ -4,7 +4,7 @@ use partita_amqp::performative::{Attach, Close, End, Flow, Open, Performative};
 use partita_hub::server::ServerOptions;
 use tokio::io::AsyncWriteExt;
 
-use super::{Memory, still_served};
+use super::{Memory, filled, still_served};
 use crate::client::{Hosted, soon};
 use crate::raw::{Raw, attach, begin, detach, encoded, flow};
 
@@ -14,9 +14,9 @@ const TIMES: usize = 100_000;
 #[tokio::test]
 async fn attaching_for_ever_ends_the_session_and_others_are_served_meanwhile() {
     let memory = Memory::alone().await;
-    let hosted = Hosted::new().await;
+    let hosted = filled(0).await;
     let mut raw = Raw::open(&hosted, Open::new("raw")).await;
-    // Sixteen sessions of 256 links are all that a connection has; the hub's node needs no token.
+    // Sixteen sessions of 256 links are all that a connection has.
     for channel in 0..17_u16 {
         raw.tell(channel, begin()).await;
         let all: Vec<u8> = (0..256)

@@ -9,6 +9,7 @@ mod messages;
 #[path = "../listener/raw.rs"]
 #[allow(dead_code)]
 mod raw;
+mod strangers;
 
 use std::io::Write;
 use std::time::Duration;

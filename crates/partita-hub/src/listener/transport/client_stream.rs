@@ -3,12 +3,15 @@
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
 
+use super::super::strangers::EACH_BYTES_MAX;
 use super::prefixed::Prefixed;
 use super::websocket::WebSocket;
 
@@ -26,6 +29,20 @@ pub enum ClientStream {
 }
 
 impl ClientStream {
+    /// Takes no more than a little of a client at once until `trusted` is set: a WebSocket's messages may be large, and nothing
+    /// of one is seen before all of it is there.
+    pub(crate) fn limited_until(self, trusted: Arc<AtomicBool>) -> Self {
+        match self {
+            Self::WebSocket(socket) => {
+                Self::WebSocket(Box::new(socket.limited_until(EACH_BYTES_MAX, trusted)))
+            }
+            Self::WebSocketTls(socket) => {
+                Self::WebSocketTls(Box::new(socket.limited_until(EACH_BYTES_MAX, trusted)))
+            }
+            other => other,
+        }
+    }
+
     /// How the bytes travel: `amqp`, `amqps`, `ws` or `wss`.
     pub fn scheme(&self) -> &'static str {
         match self {

@@ -4,16 +4,19 @@
 //! upgrade, 22 of a TLS handshake), so one port and one connection string do for every client.
 
 mod client_stream;
+pub mod origin;
 mod prefixed;
 pub mod tls;
 mod websocket;
 
 use std::fmt;
 use std::io;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 pub use client_stream::ClientStream;
+pub use origin::Origins;
 use prefixed::Prefixed;
 use thiserror::Error;
 use tokio::io::AsyncReadExt;
@@ -70,18 +73,23 @@ pub enum AcceptError {
     /// An HTTP request that is no WebSocket for AMQP.
     #[error("an HTTP request came that does not ask for an AMQP WebSocket: {0}")]
     NotAWebSocket(&'static str),
+    /// A web page that may not.
+    #[error("a WebSocket from a page of {0} was refused: allow it with --allow-origin if it may use the hub")]
+    Origin(String),
 }
 
 impl Transport {
-    /// Finds out what the client speaks and does the handshakes, within [`HANDSHAKE_TIME_MAX`].
-    pub async fn accept(&self, tcp: TcpStream) -> Result<ClientStream, AcceptError> {
-        match tokio::time::timeout(HANDSHAKE_TIME_MAX, self.handshakes(tcp)).await {
+    /// Finds out what the client speaks and does the handshakes, within [`HANDSHAKE_TIME_MAX`]. Pages of browsers must be
+    /// of one of the origins.
+    pub async fn accept(&self, tcp: TcpStream, origins: &Origins) -> Result<ClientStream, AcceptError> {
+        match tokio::time::timeout(HANDSHAKE_TIME_MAX, self.handshakes(tcp, origins)).await {
             Ok(done) => done,
             Err(_) => Err(AcceptError::TimedOut),
         }
     }
 
-    async fn handshakes(&self, tcp: TcpStream) -> Result<ClientStream, AcceptError> {
+    async fn handshakes(&self, tcp: TcpStream, origins: &Origins) -> Result<ClientStream, AcceptError> {
+        let peer = tcp.peer_addr()?.ip();
         // Small frames wait for nothing; the writer batches by itself.
         tcp.set_nodelay(true)?;
         let config = match self {
@@ -94,7 +102,8 @@ impl Transport {
                 match (Speaks::of(first[0]), self) {
                     (Speaks::Amqp, _) => return Ok(ClientStream::Tcp(tcp)),
                     (Speaks::Http, _) => {
-                        return websocket::upgrade(tcp, Vec::new()).await.map(ClientStream::WebSocket);
+                        let door = Door { origins, peer, secure: false };
+                        return websocket::upgrade(tcp, Vec::new(), door).await.map(ClientStream::WebSocket);
                     }
                     (Speaks::Tls, Self::PlainOrTls(config)) => config,
                     (Speaks::Tls, _) => return Err(AcceptError::TlsNotServed),
@@ -107,11 +116,22 @@ impl Transport {
             return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
         }
         match Speaks::of(first[0]) {
-            Speaks::Http => websocket::upgrade(tls, first).await.map(ClientStream::WebSocketTls),
+            Speaks::Http => {
+                let door = Door { origins, peer, secure: true };
+                websocket::upgrade(tls, first, door).await.map(ClientStream::WebSocketTls)
+            }
             // TLS in TLS is nobody's habit: AMQP refuses it like any other noise.
             Speaks::Amqp | Speaks::Tls => Ok(ClientStream::Tls(Box::new(Prefixed::new(tls, first)))),
         }
     }
+}
+
+/// Where a request for a WebSocket came in, and whose pages may make one.
+#[derive(Clone, Copy, Debug)]
+struct Door<'a> {
+    origins: &'a Origins,
+    peer: IpAddr,
+    secure: bool,
 }
 
 /// What a client speaks, by the first byte it sends.

@@ -7,9 +7,10 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio_tungstenite::tungstenite::handshake::machine::TryParse;
 use tokio_tungstenite::tungstenite::handshake::server::{Request, create_response, write_response};
 use tokio_tungstenite::tungstenite::http::HeaderValue;
-use tokio_tungstenite::tungstenite::http::header::SEC_WEBSOCKET_PROTOCOL;
+use tokio_tungstenite::tungstenite::http::header::{HOST, ORIGIN, SEC_WEBSOCKET_PROTOCOL};
 
-use super::AcceptError;
+use super::origin::Asked;
+use super::{AcceptError, Door};
 
 /// The name in AMQP's own binding, which the SDKs for Go and Rust ask for.
 const SUBPROTOCOL_OF_AMQP: &str = "amqp";
@@ -17,22 +18,28 @@ const SUBPROTOCOL_OF_AMQP: &str = "amqp";
 /// The longest request for an upgrade.
 const REQUEST_BYTES_MAX: usize = 8 << 10;
 
+/// How much of an origin that is refused is repeated.
+const ORIGIN_CHARS_MAX: usize = 100;
+
 /// Answers a client's request for a WebSocket, of which `read` was already read.
 pub(super) async fn upgrade<S: AsyncRead + AsyncWrite + Unpin>(
     mut stream: S,
     mut read: Vec<u8>,
+    door: Door<'_>,
 ) -> Result<Box<WebSocket<S>>, AcceptError> {
     let answer = loop {
         match Request::try_parse(&read) {
-            Ok(Some((length, request))) => break answer(&request).map(|response| (length, response)),
-            Ok(None) if read.len() >= REQUEST_BYTES_MAX => break Err("its headers are too long"),
+            Ok(Some((length, request))) => break answer(&request, door).map(|response| (length, response)),
+            Ok(None) if read.len() >= REQUEST_BYTES_MAX => {
+                break Err(Refused::Not("its headers are too long"));
+            }
             Ok(None) => {
                 let room = (REQUEST_BYTES_MAX - read.len()) as u64;
                 if (&mut stream).take(room).read_buf(&mut read).await? == 0 {
                     return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
                 }
             }
-            Err(_) => break Err("it is not HTTP/1.1, or has too many headers"),
+            Err(_) => break Err(Refused::Not("it is not HTTP/1.1, or has too many headers")),
         }
     };
     match answer {
@@ -42,16 +49,53 @@ pub(super) async fn upgrade<S: AsyncRead + AsyncWrite + Unpin>(
             let rest = read.split_off(length);
             Ok(Box::new(WebSocket::server(stream, rest).await))
         }
-        Err(reason) => {
-            stream.write_all(refusal(reason).as_bytes()).await?;
+        Err(refused) => {
+            stream.write_all(refused.answer().as_bytes()).await?;
             stream.shutdown().await?;
-            Err(AcceptError::NotAWebSocket(reason))
+            Err(match refused {
+                Refused::Not(reason) => AcceptError::NotAWebSocket(reason),
+                Refused::Origin(origin) => AcceptError::Origin(origin),
+            })
         }
     }
 }
 
-/// The answer to a request for an AMQP WebSocket; or why it is none, pure.
-fn answer(request: &Request) -> Result<Vec<u8>, &'static str> {
+/// Why a request is refused.
+#[derive(Debug)]
+enum Refused {
+    /// It does not ask for an AMQP WebSocket.
+    Not(&'static str),
+    /// It is a web page's, of this origin, which may not.
+    Origin(String),
+}
+
+impl From<&'static str> for Refused {
+    fn from(reason: &'static str) -> Self {
+        Self::Not(reason)
+    }
+}
+
+/// The answer to a request for an AMQP WebSocket; or why it is refused, pure.
+fn answer(request: &Request, door: Door<'_>) -> Result<Vec<u8>, Refused> {
+    check_origin(request, door)?;
+    Ok(upgraded(request)?)
+}
+
+/// A browser always says which page asks, and pages cannot change what it says.
+fn check_origin(request: &Request, door: Door<'_>) -> Result<(), Refused> {
+    let text = |value: &HeaderValue| value.to_str().unwrap_or("?").to_owned();
+    let host = request.headers().get(HOST).map(text);
+    let asked = Asked { peer: door.peer, host: host.as_deref(), secure: door.secure };
+    for origin in request.headers().get_all(ORIGIN).iter().map(text) {
+        if !door.origins.allow(&origin, asked) {
+            let shown: String = origin.chars().take(ORIGIN_CHARS_MAX).collect();
+            return Err(Refused::Origin(shown.escape_debug().to_string()));
+        }
+    }
+    Ok(())
+}
+
+fn upgraded(request: &Request) -> Result<Vec<u8>, &'static str> {
     let path = request.uri().path().replace("%24", "$");
     if path.trim_end_matches('/') != PATH {
         return Err("there is only /$servicebus/websocket");
@@ -73,14 +117,29 @@ fn answer(request: &Request) -> Result<Vec<u8>, &'static str> {
     Ok(bytes)
 }
 
-fn refusal(reason: &str) -> String {
-    let text =
-        format!("This is the hub's AMQP port, and this request is not for an AMQP WebSocket: {reason}.\n");
-    let length = text.len();
-    format!(
-        "HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: {length}\r\n\
-         Connection: close\r\n\r\n{text}"
-    )
+impl Refused {
+    /// The whole answer.
+    fn answer(&self) -> String {
+        let (status, text) = match self {
+            Self::Not(reason) => (
+                "400 Bad Request",
+                format!(
+                    "This is the hub's AMQP port, and this request is not for an AMQP WebSocket: {reason}.\n"
+                ),
+            ),
+            Self::Origin(origin) => (
+                "403 Forbidden",
+                format!(
+                    "Pages of {origin} may not use this hub: start it with --allow-origin if they may.\n"
+                ),
+            ),
+        };
+        let length = text.len();
+        format!(
+            "HTTP/1.1 {status}\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: {length}\r\n\
+             Connection: close\r\n\r\n{text}"
+        )
+    }
 }
 
 #[cfg(test)]
@@ -99,7 +158,9 @@ mod tests {
         let (theirs, ours) = tokio::io::duplex(1_024);
         let mut request = format!("ws://localhost{PATH}").into_client_request().unwrap();
         request.headers_mut().insert(SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(SUBPROTOCOL));
-        let (client, server) = tokio::join!(client_async(request, theirs), upgrade(ours, Vec::new()));
+        let origins = super::super::Origins::default();
+        let door = Door { origins: &origins, peer: [127, 0, 0, 1].into(), secure: false };
+        let (client, server) = tokio::join!(client_async(request, theirs), upgrade(ours, Vec::new(), door));
         let ((mut client, _), mut server) = (client.unwrap(), server.unwrap());
         assert_eq!(server.write(&[7; 10_000]).await.unwrap(), 10_000);
         let answer = async {

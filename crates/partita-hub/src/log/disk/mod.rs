@@ -1,5 +1,6 @@
 //! File access, behind a small trait so that tests can lose power at any sync point.
 
+mod kept;
 mod memory;
 mod os;
 mod overlay;
@@ -125,6 +126,12 @@ pub trait DiskFile: Send + Sync + fmt::Debug {
 /// Whether there is no space, rather than anything wrong.
 pub(crate) fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}
+
+/// Whether the system has no descriptor to give for now, rather than anything wrong: `EMFILE`, `ENFILE`.
+pub(crate) fn is_out_of_files(error: &io::Error) -> bool {
+    let codes: &[i32] = if cfg!(windows) { &[4] } else { &[23, 24] };
+    error.raw_os_error().is_some_and(|code| codes.contains(&code))
 }
 
 /// Writes all of `buf` or fails. A short write is a failure: what of it is durable is not known.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 #[cfg(unix)]
 use super::Held;
-use super::{Access, Disk, DiskFile, WriteMode};
+use super::{Access, Disk, DiskFile, WriteMode, kept};
 
 /// The operating system's file system.
 #[derive(Clone, Copy, Debug, Default)]
@@ -26,7 +26,11 @@ impl Disk for OsDisk {
             Access::Write(WriteMode::Buffered) => options.read(true).write(true),
             Access::Write(WriteMode::Direct) => direct(options.write(true))?,
         };
-        Ok(Arc::new(OsFile(options.open(path)?)))
+        Ok(Arc::new(OsFile(match access {
+            // A reader can come back; what is to be written cannot wait.
+            Access::Read => options.open(path)?,
+            _ => kept::open(|| options.open(path))?,
+        })))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
@@ -64,7 +68,7 @@ impl Disk for OsDisk {
 
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
         // Windows has no way to ask for it, and writes names through.
-        if cfg!(windows) { Ok(()) } else { File::open(dir)?.sync_all() }
+        if cfg!(windows) { Ok(()) } else { kept::open(|| File::open(dir))?.sync_all() }
     }
 
     fn lock(&self, path: &Path) -> io::Result<Box<dyn Any + Send + Sync>> {

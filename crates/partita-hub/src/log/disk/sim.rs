@@ -56,6 +56,8 @@ struct State {
     faults: Vec<(When, Fault)>,
     off: bool,
     direct: bool,
+    /// How many files can still be opened.
+    files_left: Option<u32>,
 }
 
 #[derive(Debug, Default)]
@@ -102,12 +104,19 @@ impl SimDisk {
             faults: Vec::new(),
             off: false,
             direct: true,
+            files_left: None,
         })))
     }
 
     /// Whether the disk takes direct writes; it does unless told otherwise.
     pub fn set_direct(&self, direct: bool) {
         self.state().direct = direct;
+    }
+
+    /// How many more files the system lets be opened, directories included; `None` for any number. Files that are open stay
+    /// open.
+    pub fn set_files_left(&self, files: Option<u32>) {
+        self.state().files_left = files;
     }
 
     /// Plans a fault.
@@ -218,6 +227,19 @@ fn off() -> io::Error {
 }
 
 impl State {
+    /// Takes a descriptor, if there is one.
+    fn open_file(&mut self) -> io::Result<()> {
+        const EMFILE: i32 = 24;
+        match &mut self.files_left {
+            Some(0) => Err(io::Error::from_raw_os_error(EMFILE)),
+            Some(left) => {
+                *left -= 1;
+                Ok(())
+            }
+            None => Ok(()),
+        }
+    }
+
     /// Counts a call that changes the disk and tells what goes wrong with it.
     fn next_call(&mut self, allocation: bool, write: bool) -> io::Result<Option<Fault>> {
         if self.off {
@@ -319,6 +341,7 @@ impl Disk for SimDisk {
         if self.is_off() {
             return Err(off());
         }
+        self.state().open_file()?;
         let direct = access == Access::Write(WriteMode::Direct);
         if direct && !self.state().direct {
             return Err(io::ErrorKind::InvalidInput.into());
@@ -382,6 +405,7 @@ impl Disk for SimDisk {
 
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
         let state = &mut *self.state();
+        state.open_file()?;
         let fault = state.next_call(false, false)?;
         if fault.is_none() {
             // Names of other directories stay as they are.

@@ -80,6 +80,42 @@ fn a_full_disk_refuses_events_for_a_while_and_recovers_by_itself() {
     assert_eq!(Bench::open(&disk, small(1)).expect("opens").texts(0), kept);
 }
 
+/// Strangers may take all descriptors for a while. Nothing is wrong with the disk then.
+#[test]
+fn a_hub_without_descriptors_takes_events_again_once_there_are_some() {
+    // None at all, or one: for the next segment's file, but not for the directory that its name is in.
+    for (seed, left) in [(5, 0), (6, 1)] {
+        let disk = SimDisk::new(seed);
+        let mut bench = Bench::open(&disk, small(1)).expect("opens");
+        bench.keeper.step();
+        disk.set_files_left(Some(left));
+        let (mut kept, mut refused) = (Vec::new(), 0);
+        while refused < 3 {
+            let text = format!("{} {}", kept.len(), "z".repeat(2_000));
+            match bench.commit(&[(0, vec![text.clone()])]) {
+                Ok(_) => kept.push(text),
+                Err(error) => {
+                    assert!(matches!(&error, AppendError::NoSpace { .. }) && error.is_retriable(), "{error}");
+                    refused += 1;
+                    disk.set_files_left(Some(left));
+                }
+            }
+        }
+        assert!(bench.writer.failure().is_none(), "it is not read-only");
+        disk.set_files_left(None);
+        for round in 0..20 {
+            let text = format!("after {round} {}", "z".repeat(2_000));
+            bench.put(0, &text);
+            kept.push(text);
+        }
+        assert_eq!(bench.texts(0), kept);
+        disk.reboot();
+        let bench = Bench::open(&disk, small(1)).expect("opens");
+        assert_eq!(bench.texts(0), kept, "{left} descriptors");
+        assert!(bench.recovery.is_clean());
+    }
+}
+
 #[test]
 fn a_disk_that_takes_back_what_it_reserved_is_full_and_not_broken() {
     for direct in [true, false] {
