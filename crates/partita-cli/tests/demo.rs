@@ -346,19 +346,38 @@ fn a_bad_directory_is_refused_in_one_sentence_and_left_as_it_was() {
 #[cfg(unix)]
 #[test]
 fn a_place_that_cannot_be_written_is_refused() {
+    use std::io::Write;
     use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::process::CommandExt;
 
     let dir = dir();
     let data = dir.path().join("data");
     fs::create_dir(&data).unwrap();
     fs::set_permissions(&data, fs::Permissions::from_mode(0o555)).unwrap();
+    let mut demo = demo_in(&dir, &["--data", "data"]);
     if fs::write(data.join("probe"), "").is_ok() {
-        // Permissions do not bind this user; a read-only file system does, see the test of bad directories.
+        // Permissions do not bind this user, so somebody else has to try, with a program where everybody may look.
         fs::remove_file(data.join("probe")).unwrap();
-        return;
+        fs::set_permissions(&dir, fs::Permissions::from_mode(0o755)).unwrap();
+        let program = dir.path().join("partita");
+        fs::copy(env!("CARGO_BIN_EXE_partita"), &program).unwrap();
+        demo = Command::new(program);
+        demo.args(["demo", "--data", "data"])
+            .env_remove("RUST_LOG")
+            .current_dir(&dir)
+            .uid(65_534)
+            .gid(65_534);
     }
-    let output = demo_in(&dir, &["--data", "data"]).output().unwrap();
+    let output = match demo.output() {
+        Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
+            let line =
+                format!("\nskipped: a_place_that_cannot_be_written_is_refused: no other user: {error}\n");
+            return std::io::stderr().write_all(line.as_bytes()).unwrap();
+        }
+        output => output.unwrap(),
+    };
     let stderr = text(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{stderr}");
     assert!(stderr.contains("cannot be written") && stderr.lines().count() == 1, "{stderr}");
+    assert_eq!(fs::read_dir(&data).unwrap().count(), 0, "nothing was written");
 }

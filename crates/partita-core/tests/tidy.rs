@@ -62,6 +62,38 @@ fn nothing_is_left_undone(files: &[File]) -> Complaints {
         .collect()
 }
 
+/// Long runs are asked for by `PARTITA_LONG=1`, and by nothing else: 0 is not 1.
+fn long_runs_are_asked_for_by_one(files: &[File]) -> Complaints {
+    let asks = |line: &str| line.contains(concat!("\"PARTITA_", "LONG\"")) && !line.contains("== \"1\"");
+    let lines = rust(files).flat_map(|file| file.text.lines().enumerate().map(move |line| (file, line)));
+    lines
+        .filter(|(_, (_, line))| asks(line))
+        .map(|(file, (at, _))| format!("{}:{}: not compared with 1", file.path, at + 1))
+        .collect()
+}
+
+/// A test that is only there to be started by others passes whatever happens, and is counted: they start themselves instead. Found by what
+/// such tests have looked like: no test leaves when a variable of the environment is not set, or is a call of somebody's `main`.
+fn helpers_are_no_tests(files: &[File]) -> Complaints {
+    let mut complaints = Vec::new();
+    for file in rust(files) {
+        let code = only(&file.text, Kind::Code);
+        let lines: Vec<&str> = code.lines().map(str::trim).collect();
+        let tests =
+            lines.iter().enumerate().filter(|(_, line)| line.starts_with("#[") && line.ends_with("test]"));
+        for (at, _) in tests {
+            let mut body = lines[at..].iter().skip_while(|line| !line.contains("fn ")).skip(1);
+            let first = body.next().copied().unwrap_or_default();
+            let calls_main = first.ends_with("main();") && body.next().is_some_and(|line| *line == "}");
+            let leaves = first.contains("env::var") && first.contains("else { return }");
+            if calls_main || leaves {
+                complaints.push(format!("{}:{}: a helper that counts as a test", file.path, at + 1));
+            }
+        }
+    }
+    complaints
+}
+
 /// `unsafe` says just above why it is sound.
 fn unsafe_is_explained(files: &[File]) -> Complaints {
     let mut complaints = Vec::new();
@@ -219,50 +251,6 @@ fn docs_name_no_machine_paths(files: &[File]) -> Complaints {
             let found = roots.iter().find(|&root| found(root));
             complaints.extend(found.map(|root| format!("{}:{}: {root}", file.path, at + 1)));
         }
-    }
-    complaints
-}
-
-/// The map of the documents: ids without gaps, a known state in every row, and what is said to be here is here. A
-/// place is a path, or a path, `::` and the name of a function in it.
-fn seeds_map_is_true(files: &[File], exists: impl Fn(&str) -> bool) -> Complaints {
-    let Some(map) = files.iter().find(|file| file.path == "docs/seeds-map.md") else {
-        return vec!["docs/seeds-map.md: missing".into()];
-    };
-    let mut complaints = Vec::new();
-    let (mut document, mut statement) = (0_u32, 0_u32);
-    for (number, line) in map.text.lines().enumerate() {
-        let Some(row) = line.strip_prefix("| D") else { continue };
-        let mut complain = |what: String| complaints.push(format!("{}:{}: {what}", map.path, number + 1));
-        let cells: Vec<&str> = row.split('|').map(str::trim).collect();
-        let [id, _, place, state, ""] = cells[..] else {
-            complain("not a row of four columns".into());
-            continue;
-        };
-        let following = [(document, statement + 1), (document + 1, 1)];
-        match following.into_iter().find(|(d, s)| id == format!("{d}.{s}")) {
-            Some(found) => (document, statement) = found,
-            None => complain(format!("D{id} does not follow D{document}.{statement}")),
-        }
-        let planned = state.strip_prefix("planned: ").is_some_and(|what| !what.is_empty());
-        if !planned && !["here", "engine"].contains(&state) {
-            complain(format!("unknown state: {state}"));
-        }
-        let places: Vec<&str> =
-            place.split('`').skip(1).step_by(2).filter(|x| x.contains('/') || x.ends_with(".md")).collect();
-        if state == "here" && places.is_empty() {
-            complain("it is here, but where?".into());
-        }
-        for place in places.into_iter().filter(|_| state == "here") {
-            let (path, function) = place.split_once("::").unwrap_or((place, ""));
-            let defines = |file: &File| file.path == path && file.text.contains(&format!("fn {function}("));
-            if !exists(path) || !(function.is_empty() || files.iter().any(defines)) {
-                complain(format!("no {place}"));
-            }
-        }
-    }
-    if document != 5 {
-        complaints.push(format!("{}: ends with document {document}, there are five", map.path));
     }
     complaints
 }
@@ -473,6 +461,8 @@ mod holds {
         wire_is_sans_io;
         files_are_short;
         nothing_is_left_undone;
+        long_runs_are_asked_for_by_one;
+        helpers_are_no_tests;
         unsafe_is_explained;
         channels_are_bounded;
         modules_are_referenced;
@@ -482,7 +472,6 @@ mod holds {
         changelog_has_a_place_for_news;
         links_resolve(exists);
         docs_name_no_machine_paths;
-        seeds_map_is_true(exists);
     }
 }
 
@@ -550,6 +539,38 @@ mod fires {
                 ("a.rs", concat!("// FIX", "ME")),
             ],
             &[("a.rs", "// todo! is a macro\nfn f() { \"dbg!\"; r#\"todo!\"\"#; '\"'; b'\\''; }")],
+        );
+    }
+
+    #[test]
+    fn long_runs_are_asked_for_by_one() {
+        let asked = concat!("env::var_os(\"PARTITA_", "LONG\")");
+        tells_apart(
+            super::long_runs_are_asked_for_by_one,
+            &[("a.rs", &format!("let long = {asked}.is_some();"))],
+            &[("a.rs", &format!("let long = {asked}.is_some_and(|long| long == \"1\");"))],
+        );
+    }
+
+    #[test]
+    fn helpers_are_no_tests() {
+        tells_apart(
+            super::helpers_are_no_tests,
+            &[
+                ("a.rs", "#[test]\nfn worker_process() {\n    worker::main();\n}"),
+                (
+                    "a.rs",
+                    "#[tokio::test]\nasync fn child() {\n    let Ok(x) = std::env::var(X) else { return };\n    f(x);\n}",
+                ),
+            ],
+            &[
+                (
+                    "a.rs",
+                    "#[test]\nfn f() {\n    if let Some(x) = std::env::var_os(X) {\n        return g(x);\n    }\n}",
+                ),
+                ("a.rs", "#[test]\nfn f() {\n    assert!(main());\n}"),
+                ("a.rs", "fn f() {\n    worker::main();\n}"),
+            ],
         );
     }
 
@@ -668,29 +689,5 @@ mod fires {
             &[("a.md", "see /work/x"), ("a.md", "`/tmp/y`"), ("a.md", "in (/root/z)")],
             &[("a.md", "crates/work/x and ./tmp/y and /rooted"), ("a.rs", "// /tmp/x")],
         );
-    }
-
-    #[test]
-    fn seeds_map_is_true() {
-        let complaints = |rows: &str| {
-            let files = planted(&[("docs/seeds-map.md", rows), ("src/a.rs", "fn named() {}")]);
-            super::seeds_map_is_true(&files, |path| path == "src/a.rs")
-        };
-        let good = "| D1.1 | s | `src/a.rs` | here |\n| D1.2 | s | `src/a.rs::named` | here |\n\
-                    | D2.1 | s | p | engine |\n| D3.1 | s | p | engine |\n| D4.1 | s | p | planned: hub |\n\
-                    | D5.1 | s | p | engine |";
-        assert_eq!(complaints(good), Complaints::new());
-        for (from, to) in [
-            ("`src/a.rs`", "`src/b.rs`"),
-            ("a.rs::named", "a.rs::unnamed"),
-            ("`src/a.rs`", "somewhere"),
-            ("| engine |", "| perhaps |"),
-            ("planned: hub", "planned: "),
-            ("D3.1 | s |", "D3.1 |"),
-            ("D1.2", "D1.3"),
-            ("| D5.1 | s | p | engine |", ""),
-        ] {
-            assert!(!complaints(&good.replacen(from, to, 1)).is_empty(), "{from} -> {to}");
-        }
     }
 }

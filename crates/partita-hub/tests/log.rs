@@ -330,12 +330,11 @@ fn relaxed_logs_acknowledge_before_the_sync_and_close_durably() {
     assert_eq!(read_all(&log, 0).len(), 100);
 }
 
+/// Names the directory to write in, when this binary is its own child.
 const CHILD: &str = "PARTITA_HUB_LOG_CHILD";
 
-/// Not a test: the process that is killed. Writes until then and says what was acknowledged.
-#[test]
-fn child_that_writes_until_killed() {
-    let Ok(dir) = std::env::var(CHILD) else { return };
+/// The process that is killed: writes until then and says what was acknowledged.
+fn write_until_killed(dir: &std::ffi::OsStr) {
     let store = Store::open(dir).expect("opens");
     let settings = Settings { segment_bytes_first: 256 << 10, batch_bytes_max: 64 << 10, ..Settings::new(3) };
     let (log, recovery) = store.open_hub(1, settings).expect("opens");
@@ -364,12 +363,15 @@ fn child_that_writes_until_killed() {
 
 #[test]
 fn nothing_acknowledged_is_lost_when_the_process_is_killed() {
+    if let Some(dir) = std::env::var_os(CHILD) {
+        return write_until_killed(&dir);
+    }
     let kills = if std::env::var("PARTITA_LONG").is_ok_and(|long| long == "1") { 50 } else { 8 };
     let dir = tempfile::tempdir().expect("dir");
     let mut acknowledged: BTreeMap<(u32, u64), String> = BTreeMap::new();
     for kill in 0..kills {
         let mut child = Command::new(std::env::current_exe().expect("exe"))
-            .args(["--exact", "child_that_writes_until_killed", "--nocapture"])
+            .args(["--exact", "nothing_acknowledged_is_lost_when_the_process_is_killed", "--nocapture"])
             .env(CHILD, dir.path())
             .stdout(Stdio::piped())
             .spawn()

@@ -14,6 +14,9 @@ use partita_stores::sqlite::SqliteStore;
 const FILE: &str = "PARTITA_HAMMER_FILE";
 const FROM: &str = "PARTITA_HAMMER_FROM";
 
+/// The test that is the hammer when it is asked for: one of its own would be counted and show nothing.
+const ENTRY: &str = "what_was_acknowledged_survives_a_kill_at_any_moment";
+
 /// What precedes a number that was acknowledged; the test harness writes lines of its own.
 const MARK: &str = "acknowledged ";
 
@@ -30,7 +33,7 @@ impl Hammer {
     /// Writes positions from this one on.
     pub(crate) fn start(file: &Path, from: i64) -> Self {
         let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "hammer_process", "--nocapture"])
+            .args(["--exact", ENTRY, "--nocapture"])
             .env(FILE, file)
             .env(FROM, from.to_string())
             .stdout(Stdio::piped())
@@ -62,30 +65,27 @@ impl Hammer {
     }
 }
 
-/// In the child: hammers. In the parent: nothing.
-pub(crate) fn main() {
-    let Some(file) = std::env::var_os(FILE).map(PathBuf::from) else { return };
+/// Whether this process is to be the hammer.
+pub(crate) fn is_asked_for() -> bool {
+    std::env::var_os(FILE).is_some()
+}
+
+/// Hammers until it is killed.
+pub(crate) async fn run() {
+    let file = std::env::var_os(FILE).map(PathBuf::from).unwrap();
     let from: i64 = std::env::var(FROM).unwrap().parse().unwrap();
     let store = SqliteStore::open(file).unwrap();
     let op = || Op { by: Incarnation::new(InstanceId::new("hammer"), 1), number: 1 };
     let (partition, epoch, scope) = (PartitionId::from(0), Epoch(1), scope());
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(async {
-        let seal = CheckpointWrite::Seal { partition: partition.clone(), epoch, op: op() };
-        store.write_checkpoint(&scope, seal).await.unwrap();
-        for n in from.. {
-            let last = StreamPosition::new(SequenceNumber(n), Offset::number(0));
-            let write = CheckpointWrite::Advance {
-                partition: partition.clone(),
-                epoch,
-                last,
-                stream: None,
-                op: op(),
-            };
-            let outcome = store.write_checkpoint(&scope, write).await.unwrap();
-            assert!(matches!(outcome, CheckpointOutcome::Applied(_)), "{outcome:?}");
-            let line = format!("{MARK}{n}\n");
-            std::io::stdout().write_all(line.as_bytes()).unwrap();
-        }
-    });
+    let seal = CheckpointWrite::Seal { partition: partition.clone(), epoch, op: op() };
+    store.write_checkpoint(&scope, seal).await.unwrap();
+    for n in from.. {
+        let last = StreamPosition::new(SequenceNumber(n), Offset::number(0));
+        let write =
+            CheckpointWrite::Advance { partition: partition.clone(), epoch, last, stream: None, op: op() };
+        let outcome = store.write_checkpoint(&scope, write).await.unwrap();
+        assert!(matches!(outcome, CheckpointOutcome::Applied(_)), "{outcome:?}");
+        let line = format!("{MARK}{n}\n");
+        std::io::stdout().write_all(line.as_bytes()).unwrap();
+    }
 }

@@ -18,18 +18,6 @@ use partita_stores::sqlite::SqliteStore;
 use hammer::Hammer;
 use worker::{Handled, PARTITIONS, Place, TTL};
 
-/// Not a test of its own: what the others start.
-#[test]
-fn worker_process() {
-    worker::main();
-}
-
-/// Nor is this.
-#[test]
-fn hammer_process() {
-    hammer::main();
-}
-
 fn by_partition(handled: &[Handled]) -> BTreeMap<PartitionId, Vec<&Handled>> {
     let mut map = BTreeMap::<_, Vec<_>>::new();
     for one in handled {
@@ -83,6 +71,9 @@ async fn checkpoints_are_at(store: &SqliteStore, scope: &Scope, last: i64) {
 
 #[tokio::test]
 async fn processes_hand_over_without_losing_or_repeating() {
+    if worker::is_asked_for() {
+        return worker::run();
+    }
     const EVENTS: i64 = 2_500;
     let place = Place::new(EVENTS);
     let a = place.start("a");
@@ -196,7 +187,10 @@ async fn a_stopped_process_holds_up_nobody_and_does_no_harm_later() {
 
 #[tokio::test]
 async fn what_was_acknowledged_survives_a_kill_at_any_moment() {
-    let rounds = if std::env::var_os("PARTITA_LONG").is_some() { 50 } else { 8 };
+    if hammer::is_asked_for() {
+        return hammer::run().await;
+    }
+    let rounds = if std::env::var_os("PARTITA_LONG").is_some_and(|long| long == "1") { 50 } else { 8 };
     let place = Place::new(0);
     let mut from = 0;
     for round in 0..rounds {

@@ -19,6 +19,9 @@ const DIRECTORY: &str = "PARTITA_WORKER_DIRECTORY";
 const NAME: &str = "PARTITA_WORKER_NAME";
 const EVENTS: &str = "PARTITA_WORKER_EVENTS";
 
+/// The test that is a worker when it is asked for: one of its own would be counted and show nothing.
+const ENTRY: &str = "processes_hand_over_without_losing_or_repeating";
+
 pub(crate) const PARTITIONS: u32 = 8;
 pub(crate) const TTL: Duration = Duration::from_millis(2_500);
 
@@ -55,7 +58,7 @@ impl Place {
 
     pub(crate) fn start(&self, name: &str) -> Worker {
         let child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "worker_process", "--nocapture"])
+            .args(["--exact", ENTRY, "--nocapture"])
             .env(DIRECTORY, &self.directory)
             .env(NAME, name)
             .env(EVENTS, self.events.to_string())
@@ -139,9 +142,19 @@ fn diary_in(directory: &Path, name: &str) -> PathBuf {
     directory.join(format!("{name}.diary"))
 }
 
-/// In the child: handles events until its standard input ends. In the parent: nothing.
-pub(crate) fn main() {
-    let Some(directory) = std::env::var_os(DIRECTORY).map(PathBuf::from) else { return };
+/// Whether this process is to be a worker.
+pub(crate) fn is_asked_for() -> bool {
+    std::env::var_os(DIRECTORY).is_some()
+}
+
+/// Is a worker, on a thread without a runtime: it makes its own.
+pub(crate) fn run() {
+    std::thread::spawn(handle_events).join().unwrap();
+}
+
+/// Handles events until its standard input ends.
+fn handle_events() {
+    let directory = std::env::var_os(DIRECTORY).map(PathBuf::from).unwrap();
     let name = std::env::var(NAME).unwrap();
     let events = std::env::var(EVENTS).unwrap().parse().unwrap();
     let diary = File::options().create(true).append(true).open(diary_in(&directory, &name)).unwrap();
