@@ -114,7 +114,8 @@ impl TailCache {
             }
             let whole = Bytes::from_owner(SharedBuf(commit.buf.clone()));
             for (pos, batch) in run {
-                if bytes >= bytes_max {
+                // What is damaged is not here, and is not to be passed over.
+                if bytes >= bytes_max || batch.base_seq > seq {
                     return Some(commit.number);
                 }
                 let at = (pos - commit.base) as usize;
