@@ -1,6 +1,7 @@
 //! A hub in a directory keeps the contract of event sources, and its producer that of a durable log.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
@@ -8,10 +9,10 @@ use partita_core::model::{
     Body, ConsumerGroup, Epoch, Event, EventBuilder, HubName, Offset, PartitionId, Position, SequenceNumber,
     Value,
 };
-use partita_core::source::{EventSource, ReadRequest, SourceErrorKind};
+use partita_core::source::{EventSource, GapCause, ReadRequest, SourceErrorKind};
 use partita_core::testkit::source::SourceHarness;
 use partita_hub::broker::{Broker, Hub, HubOptions, Route, partition_of};
-use partita_hub::log::{AppendError, EncodedBatch, OsDisk, Retention, Settings};
+use partita_hub::log::{AppendError, Clock, EncodedBatch, OsDisk, Retention, Settings};
 use partita_hub::producer::{Producer, SendError};
 use partita_hub::source::HubSource;
 
@@ -348,4 +349,87 @@ async fn a_send_waits_for_room_in_the_queue_and_is_woken_when_there_is_some() {
     let sent = tokio::time::timeout(Duration::from_secs(60), all).await.expect("nobody is forgotten");
     assert!(sent.iter().all(Result::is_ok));
     assert_eq!(hub.partition(0).expect("there").next_seq, 400);
+}
+
+/// Flips a bit of the first file below a directory that holds these bytes.
+fn damage(dir: &std::path::Path, needle: &[u8]) -> bool {
+    std::fs::read_dir(dir).expect("a directory").any(|entry| {
+        let path = entry.expect("an entry").path();
+        if path.is_dir() {
+            return damage(&path, needle);
+        }
+        let mut bytes = std::fs::read(&path).expect("readable");
+        let found = bytes.windows(needle.len()).position(|window| window == needle);
+        if let Some(at) = found {
+            bytes[at] ^= 1;
+            std::fs::write(&path, bytes).expect("written");
+        }
+        found.is_some()
+    })
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn damaged_events_end_every_reader_for_good_and_are_a_gap_once_they_are_given_up() {
+    // With the tail cache and without: the damaged batch is in what recovery puts there, too.
+    for tail_bytes_max in [1, 1 << 20] {
+        // Every batch has a time of its own.
+        let now = AtomicI64::new(1_000);
+        let clock = Clock::new(move || now.fetch_add(1, Ordering::SeqCst));
+        let settings = Settings { tail_bytes_max, clock, ..Settings::new(1) };
+        let directory = Directory::with(settings.clone());
+        for batch in 0..5 {
+            let events = (0..3).map(|n| Event::builder(format!("batch {batch} event {n}")));
+            directory.producer.send_batch(Route::Partition(0), events).await.expect("durable");
+        }
+        let all = read(&directory.source(), 0, Position::Earliest, 15).await;
+        let Directory { hub, producer, broker, dir } = directory;
+        drop((hub, producer, broker));
+        assert!(damage(dir.path(), b"batch 2 event 1"));
+        let opened = Broker::open_with(Arc::new(OsDisk), dir.path().join("data"), settings);
+        let broker = opened.expect("opens again").0;
+        let hub = broker.hub("hub").expect("still there");
+        let source = HubSource::new(hub.clone());
+        assert!(hub.log().is_damaged(), "known before anybody reads");
+        let starts = [
+            (Position::Earliest, 0),
+            (Position::at_sequence(SequenceNumber(4)), 4),
+            (Position::at_sequence(SequenceNumber(7)), 6),
+            (Position::Offset { offset: all[4].position().offset, inclusive: true }, 4),
+            (Position::Offset { offset: all[5].position().offset, inclusive: false }, 6),
+            (Position::Offset { offset: all[7].position().offset, inclusive: true }, 6),
+            (Position::Time(all[3].enqueued_time()), 3),
+            (Position::Time(all[6].enqueued_time()), 6),
+        ];
+        for (from, first) in starts {
+            let mut reader = source.open(request(0, from.clone())).await.expect("opens");
+            let mut events = Vec::new();
+            let error = loop {
+                let read = reader.read(100, &mut events);
+                match tokio::time::timeout(Duration::from_secs(10), read).await.expect("in time") {
+                    Ok(()) => assert!(events.len() <= 6, "{from}: passed over damage"),
+                    Err(error) => break error,
+                }
+            };
+            assert_eq!(error.kind(), SourceErrorKind::Fatal, "{error}");
+            assert!(
+                error.to_string().contains("events 6 to 8 of partition 0 of hub 'hub' are damaged"),
+                "{error}"
+            );
+            let seqs: Vec<_> = events.iter().map(|event| event.sequence_number().0).collect();
+            assert_eq!(seqs, (first..6).collect::<Vec<_>>(), "{from}");
+        }
+        hub.log().accept_loss(0, 6, 8).expect("lost");
+        let mut reader = source.open(request(0, Position::Earliest)).await.expect("opens");
+        let (mut events, mut gaps) = (Vec::new(), Vec::new());
+        while events.len() < 12 {
+            let read = tokio::time::timeout(Duration::from_secs(10), reader.read(100, &mut events)).await;
+            read.expect("in time").expect("events");
+            gaps.extend(reader.take_gap());
+        }
+        let seqs: Vec<_> = events.iter().map(|event| event.sequence_number().0).collect();
+        assert_eq!(seqs, (0..6).chain(9..15).collect::<Vec<_>>());
+        let said: Vec<_> = gaps.iter().map(|gap| (gap.cause, gap.to_string())).collect();
+        let words = "events 6 to 8 are lost to damage, which was accepted; reading goes on at event 9";
+        assert_eq!(said, [(GapCause::Damage, words.to_owned())]);
+    }
 }

@@ -114,7 +114,7 @@ impl TailCache {
             }
             let whole = Bytes::from_owner(SharedBuf(commit.buf.clone()));
             for (pos, batch) in run {
-                // Numbers go on higher after a loss: what is missing is not passed over.
+                // What is damaged, or was lost before numbers went on higher, is not here, and is not to be passed over.
                 if bytes >= bytes_max || batch.base_seq > seq {
                     return Some(commit.number);
                 }

@@ -241,6 +241,25 @@ mod tests {
     }
 
     #[test]
+    fn damage_is_told_with_its_range_and_a_condition_that_no_client_tries_again_after() {
+        let damaged = ReadError::Corrupt {
+            hub: "eh1".into(),
+            partition: 3,
+            segment: 1,
+            from: 5,
+            resume: 10,
+            certain: true,
+        };
+        let refusal = Refusal::from(HubReadError::Log(damaged));
+        assert_eq!(refusal.condition, NOT_ALLOWED);
+        assert_eq!(
+            refusal.description,
+            "events 5 to 9 of partition 3 of hub 'eh1' are damaged: restore its data from a copy, or give these events up \
+             with 'partita hub accept-loss eh1 --partition 3 --from 5 --to 9'"
+        );
+    }
+
+    #[test]
     fn what_may_succeed_later_is_busy_and_what_never_will_is_not() {
         let full = AppendError::NoSpace { reason: "no space left".into() };
         assert_eq!(Refusal::from(full).condition, SERVER_BUSY);

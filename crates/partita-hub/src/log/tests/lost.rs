@@ -181,7 +181,7 @@ fn one_flipped_bit_means_the_same_to_every_reader_and_to_a_check() {
     for path in content.keys().filter(|path| path.extension().is_some_and(|e| e == "seg" || e == "idx")) {
         let name = path.file_name().expect("name").to_string_lossy().into_owned();
         // Headers, tables, group headers, batch headers and bodies all have their turn.
-        for at in (0..content[path].len().min(20_000)).step_by(397) {
+        for at in (0..content[path].len()).step_by(397) {
             let bit = (at + rng.usize(..397)).min(content[path].len() - 1) * 8 + rng.usize(..8);
             let what = format!("{name} byte {} bit {}", bit / 8, bit % 8);
             let lost = one_behaviour(&flip(&content, path, bit), &wanted, &what);
