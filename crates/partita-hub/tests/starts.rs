@@ -185,6 +185,16 @@ fn deleted_hubs_and_a_reset_leave_no_witness() {
     drop(broker);
     Reset::of(&data).expect("ours").delete().expect("deleted");
     assert_eq!(fs::read_dir(data.join("witness")).expect("there").count(), 0);
+    let broker = open(&data, &[]).expect("opens");
+    assert!(broker.list().is_empty());
+    let hub = make(&broker, "third");
+    put(&hub, "one").expect("durable");
+    drop((hub, broker));
+
+    // A reset is a way out for a hub of which nothing else is left, too.
+    fs::remove_dir_all(data.join("hubs")).expect("there");
+    refused(&data, &["hub 'third' is missing"]);
+    Reset::of(&data).expect("ours").delete().expect("deleted");
     assert!(open(&data, &[]).expect("opens").list().is_empty());
 }
 

@@ -10,7 +10,9 @@ use partita_core::model::HubName;
 
 use super::meta::{self, Meta};
 use crate::log::store::{STORE, hub_dir, hub_numbers, lock_data, make_durable, refusal};
-use crate::log::{Disk, OpenError, OsDisk, StoreId, StoreRecord, StoreRecordError, read_whole, removal};
+use crate::log::{
+    Disk, OpenError, OsDisk, StoreId, StoreRecord, StoreRecordError, read_whole, removal, witness,
+};
 
 /// What a reset would delete. The directory is locked as long as this is kept, so nothing is added meanwhile.
 pub struct Reset {
@@ -101,6 +103,8 @@ impl Reset {
         for hub in &self.hubs {
             removal::mark_deleted(disk, &hub_dir(&self.path, hub.id)).map_err(fail)?;
         }
+        // A hub of which only this is left would be missed by the next start.
+        witness::forget_all(disk, &self.path).map_err(fail)?;
         // Now that none of the hubs is any more: their numbers may be given again in the new life.
         make_durable(disk, &self.path, &self.path.join(STORE), StoreRecord::new(StoreId::generate()))
             .map_err(fail)?;

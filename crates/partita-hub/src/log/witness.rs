@@ -11,6 +11,7 @@ use super::disk::{Access, Disk, WriteMode, read_whole, write_exact};
 use super::error::OpenError;
 use super::format::{ACKNOWLEDGED_BYTES_MAX, Acknowledged, BLOCK, StoreId};
 use super::segment::number;
+use super::store::hub_dir;
 
 const WITNESS: &str = "witness";
 const RECORD: &str = "ack";
@@ -75,6 +76,18 @@ pub(crate) fn forget(disk: &dyn Disk, hub_dir: &Path) -> io::Result<()> {
         }
     }
     if files.is_empty() { Ok(()) } else { disk.sync_dir(&witness_dir(data_dir(hub_dir))) }
+}
+
+/// Forgets all hubs of a data directory, durably, also those that have no directory any more.
+pub(crate) fn forget_all(disk: &dyn Disk, data: &Path) -> io::Result<()> {
+    let names = match disk.list(&witness_dir(data)) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        names => names?,
+    };
+    let mut hubs: Vec<u64> = names.iter().filter_map(|name| number(name.split('.').next()?)).collect();
+    hubs.sort_unstable();
+    hubs.dedup();
+    hubs.into_iter().try_for_each(|hub| forget(disk, &hub_dir(data, hub)))
 }
 
 /// Puts a file in the place of another one, so that after a power cut one of the two is there, whole.

@@ -123,9 +123,16 @@ fn power_cuts(seed: u64, direct: bool, settings: &Settings) -> u64 {
             disk.reboot();
         }
     }
-    let bench = Bench::open(&disk, settings.clone()).expect("opens after every crash");
+    let mut bench = Bench::open(&disk, settings.clone()).expect("opens after every crash");
     assert!(bench.recovery.is_clean(), "{}", bench.recovery);
     oracle.check(&bench);
+    // What no crash does, somebody else may: then the start is refused.
+    bench.keeper.record(rng.bool());
+    let newest = bench.core.segments.read().expect("unpoisoned").back().expect("active").path.clone();
+    drop(bench);
+    disk.take_away(&newest);
+    let refused = Bench::open(&disk, settings.clone()).err();
+    assert!(matches!(refused, Some(OpenError::Lost { .. })), "{refused:?}");
     crashes
 }
 
