@@ -51,10 +51,16 @@ pub(crate) async fn serve(router: Router, listener: TcpListener, guests: Arc<Gue
 /// Answers one client until it ends, or has to.
 async fn answer(router: Router, stream: TcpStream, busy: Arc<AtomicBool>) {
     let service = TowerToHyperService::new(router);
+    let asked = AtomicBool::new(false);
     let service = service_fn(move |request| {
         let (answering, busy) = (service.call(request), busy.clone());
+        let again = asked.swap(true, Ordering::Relaxed);
         async move {
             busy.store(true, Ordering::Release);
+            // Whoever asks for much at once waits its turn for each: a health check is not behind all of it.
+            if again {
+                tokio::task::yield_now().await;
+            }
             let answer = answering.await;
             busy.store(false, Ordering::Release);
             answer
