@@ -131,6 +131,7 @@ impl Look<'_> {
             retention: Retention::default(),
             groups: Vec::new(),
             created_ms: 0,
+            disabled: false,
         });
         meta.partitions = meta.partitions.max(found.partitions).max(recorded.unwrap_or(0));
         self.save(id, &meta)?;
