@@ -138,8 +138,8 @@ impl Broker {
     }
 
     /// The same as [`Broker::open_with`], but the hubs of these names go on although acknowledged events, or their
-    /// description, are missing. Their numbers go on above all that can have been acknowledged, and a reader of what is
-    /// missing gets an error. A hub whose name is missing, too, is named by its directory.
+    /// description, are missing. Their numbers go on above all that can have been acknowledged, and readers pass over
+    /// what is missing and report a gap. A hub whose name is missing, too, is named by its directory.
     pub fn open_accepting(
         disk: Arc<dyn Disk>,
         path: impl Into<PathBuf>,

@@ -13,6 +13,7 @@ use super::disk::{Access, Disk, read_whole, write_exact};
 use super::error::{AcceptError, ReadError};
 use super::examine::{ExamineInput, Examined, examine};
 use super::format::{BLOCK, SegmentHeader, decode_damage, encode_damage};
+use super::loss::{Loss, LostEvents};
 use super::lost::{Losses, LostRange, NotLost};
 use super::recovery::{Damage, Recovery};
 use super::segment::Segment;
@@ -63,6 +64,9 @@ impl Core {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => tracing::warn!(hub = self.hub, %error, "the file of known damage cannot be read"),
         }
+        if let Some(loss) = &recovery.lost {
+            self.give_up(loss);
+        }
         let before_gap = recovery.missing.iter().map(|gap| gap.start - 1);
         let mut doubtful: Vec<u64> = recovery.damage.iter().map(|d| d.segment).chain(before_gap).collect();
         doubtful.sort_unstable();
@@ -73,6 +77,29 @@ impl Core {
             }
         }
         self.keep_book();
+    }
+
+    /// Notes the numbers that no event has because a loss was accepted when the log was opened: readers pass over them and
+    /// report a gap. If that cannot be noted, they are damage to whoever reads there.
+    fn give_up(&self, loss: &Loss) {
+        let segments = self.segments_now();
+        let Some(newest) = segments.last().map(|segment| segment.id) else { return };
+        let before = segments.iter().rev().nth(1).map_or(newest, |segment| segment.id);
+        let range = |lost: &LostEvents| LostRange {
+            partition: lost.partition,
+            first: lost.numbers.start,
+            next: lost.numbers.end,
+            segment: before,
+            certain: loss.exact,
+            accepted: false,
+        };
+        let ranges: Vec<LostRange> = loss.skipped.iter().map(range).collect();
+        let mut losses = lock(&self.book.losses);
+        let mut accepted = losses.clone();
+        if accepted.give_up(newest, &ranges).is_ok() {
+            *losses = accepted;
+            self.book.unsaved.store(true, Ordering::Release);
+        }
     }
 
     /// All that is known to be lost, as readers see it.

@@ -179,6 +179,12 @@ impl Losses {
         Ok(())
     }
 
+    /// Notes the loss of ranges that was accepted before anybody looked there.
+    pub(crate) fn give_up(&mut self, newest: u64, ranges: &[LostRange]) -> Result<(), NotLost> {
+        self.found(newest, ranges);
+        ranges.iter().try_for_each(|range| self.accept(range.partition, range.first..range.next))
+    }
+
     /// Forgets what lies before each partition's first event: retention removed it. True if there was anything.
     pub(crate) fn forget_before(&mut self, first_seq: impl Fn(u32) -> u64) -> bool {
         let before = self.0.len();

@@ -97,7 +97,10 @@ impl Bench {
             batches.clear();
             match reader.read(8 << 10, &mut batches) {
                 Ok(()) => assert!(!batches.is_empty(), "a read before the end gives something"),
-                Err(error @ ReadError::Corrupt { from, resume, .. }) => {
+                Err(
+                    error @ (ReadError::Corrupt { from, resume, .. }
+                    | ReadError::Lost { from, next: resume, .. }),
+                ) => {
                     assert!(from < resume && from == reader.next_seq());
                     reader.seek(resume);
                     errors.push(error);

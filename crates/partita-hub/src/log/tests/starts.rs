@@ -73,7 +73,7 @@ fn goes_on(disk: &SimDisk) -> [u64; 2] {
         let skipped =
             lost.skipped.iter().find(|lost| lost.partition == partition).map(|lost| lost.numbers.clone());
         match errors[..] {
-            [ReadError::Corrupt { from, resume, .. }] => assert_eq!(skipped, Some(from..resume)),
+            [ReadError::Lost { from, next, .. }] => assert_eq!(skipped, Some(from..next)),
             // A segment without events is not kept.
             [] => assert!(skipped.is_none_or(|lost| lost.end == bench.core.first_seq(partition))),
             ref more => panic!("{more:?}"),
