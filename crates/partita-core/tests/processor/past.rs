@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use futures_util::future::BoxFuture;
-use partita_core::model::{Event, EventBuilder, Timestamp};
+use partita_core::model::{Event, EventBuilder, Position, SequenceNumber, Timestamp};
 use partita_core::processor::{Operation, Processor, ProcessorHandle};
 use partita_core::pump::ChangedPast;
 use partita_core::source::{
@@ -17,13 +17,15 @@ use crate::support::{Errors, HUB, Machine, partition, secs, soon};
 #[derive(Clone)]
 struct Restored {
     data: Arc<Mutex<MemoryHub>>,
+    /// An event that cannot be read.
+    damaged: Arc<Mutex<Option<i64>>>,
     description: HubDescription,
 }
 
 impl Restored {
     fn new(events: impl IntoIterator<Item = i64>) -> Self {
         let hub = hub(events);
-        Self { description: hub.description(), data: Arc::new(Mutex::new(hub)) }
+        Self { description: hub.description(), data: Arc::new(Mutex::new(hub)), damaged: Arc::default() }
     }
 
     fn hub(&self) -> MemoryHub {
@@ -56,7 +58,14 @@ impl EventSource for Restored {
     }
 
     fn open(&self, request: ReadRequest) -> BoxFuture<'_, Result<Box<dyn PartitionReader>, SourceError>> {
-        Box::pin(async move { self.hub().source().open(request).await })
+        let damaged =
+            self.damaged.lock().unwrap().map(|number| Position::at_sequence(SequenceNumber(number)));
+        Box::pin(async move {
+            if damaged.as_ref() == Some(&request.from) {
+                return Err(SourceError::new(SourceErrorKind::Fatal, "the event is damaged"));
+            }
+            self.hub().source().open(request).await
+        })
     }
 }
 
@@ -194,7 +203,21 @@ async fn what_retention_removed_is_neither_another_past_nor_a_gap_of_its_own() {
     seen.until(&[1, 2, 3]).await;
     running.shutdown().await.unwrap();
     source.hub().append_at(&partition(0), event(), Timestamp(4));
-    source.hub().trim(&partition(0), partita_core::model::SequenceNumber(3));
+    source.hub().trim(&partition(0), SequenceNumber(3));
+    let _running = start(&source, &store, ChangedPast::Refuse, &seen, &errors).await;
+    seen.until(&[1, 2, 3, 4]).await;
+    assert_eq!(errors.all().len(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_damaged_event_that_was_handled_does_not_keep_the_next_ones() {
+    let (source, store) = (Restored::new([1, 2, 3]), MemoryStore::new());
+    let (seen, errors) = (Seen::default(), Errors::default());
+    let running = start(&source, &store, ChangedPast::Refuse, &seen, &errors).await;
+    seen.until(&[1, 2, 3]).await;
+    running.shutdown().await.unwrap();
+    *source.damaged.lock().unwrap() = Some(2);
+    source.hub().append_at(&partition(0), event(), Timestamp(4));
     let _running = start(&source, &store, ChangedPast::Refuse, &seen, &errors).await;
     seen.until(&[1, 2, 3, 4]).await;
     assert_eq!(errors.all().len(), 0);
