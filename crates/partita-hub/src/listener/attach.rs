@@ -5,6 +5,7 @@ use std::task::Poll;
 use std::time::Instant;
 
 use partita_amqp::connection::{LinkId, SessionId};
+use partita_amqp::message::Map;
 use partita_amqp::performative::{Attach, ReceiverSettleMode, Role, SenderSettleMode, Source, Target};
 use partita_core::model::{ConsumerGroup, Epoch, Position, Timestamp, Value};
 
@@ -19,7 +20,7 @@ use crate::log::AppendError;
 use crate::service::address::{Address, partition_number};
 use crate::service::auth::Right;
 use crate::service::condition::{ARGUMENT_ERROR, NOT_ALLOWED, NOT_IMPLEMENTED, Refusal};
-use crate::service::ingest::{PRODUCER_EPOCH, PRODUCER_ID, PRODUCER_SEQUENCE, producer_numbers};
+use crate::service::ingest::{PRODUCER_EPOCH, PRODUCER_ID, PRODUCER_SEQUENCE, ProducerNumbers};
 use crate::service::selector;
 use crate::source::attach_at_oldest;
 
@@ -293,11 +294,7 @@ const PRODUCER_ID_END: i64 = 1 << 53;
 
 /// Who an idempotent producer is, and what it is told in answer to its attach: that, and where it stands. `None`: it is
 /// none.
-fn begin_producer(
-    attach: &Attach,
-    hub: &Hub,
-    partition: Option<u32>,
-) -> Result<Option<(i64, Vec<(Value, Value)>)>, Refusal> {
+fn begin_producer(attach: &Attach, hub: &Hub, partition: Option<u32>) -> Result<Option<(i64, Map)>, Refusal> {
     if !attach.desired_capabilities.iter().any(|wanted| **wanted == *IDEMPOTENT) {
         return Ok(None);
     }
@@ -306,8 +303,8 @@ fn begin_producer(
         return Err(Refusal::new(ARGUMENT_ERROR, text));
     };
     let number = |name: &str| attach.property(name).and_then(Value::as_i64);
-    let (id, epoch, claimed) =
-        producer_numbers(number(PRODUCER_ID), number(PRODUCER_EPOCH), number(PRODUCER_SEQUENCE))?;
+    let ProducerNumbers { id, epoch, sequence: claimed } =
+        ProducerNumbers::new(number(PRODUCER_ID), number(PRODUCER_EPOCH), number(PRODUCER_SEQUENCE))?;
     let id = id.unwrap_or_else(|| fastrand::i64(1..PRODUCER_ID_END));
     let state = hub.begin_producer(partition, id, epoch).map_err(|error| match error {
         AppendError::ProducerStolen { id, epoch: current } => Refusal::producer_stolen(id, epoch, current),

@@ -86,27 +86,34 @@ fn garbage(index: usize, error: MessageError) -> Refusal {
 }
 
 fn stamp(notes: &Notes<'_>) -> Result<Option<ProducerStamp>, Refusal> {
-    let (Some(id), Some(epoch), Some(sequence)) = (notes.id, notes.epoch, notes.sequence) else {
+    if notes.id.is_none() || notes.epoch.is_none() || notes.sequence.is_none() {
         return Ok(None);
-    };
-    let (id, epoch, sequence) = producer_numbers(Some(id), Some(epoch), Some(sequence))?;
+    }
+    let ProducerNumbers { id, epoch, sequence } =
+        ProducerNumbers::new(notes.id, notes.epoch, notes.sequence)?;
     Ok(id.zip(epoch).zip(sequence).map(|((id, epoch), sequence)| ProducerStamp { id, epoch, sequence }))
 }
 
 /// The numbers of an idempotent producer, those that it gives, in the types that they have.
-pub(crate) fn producer_numbers(
-    id: Option<i64>,
-    epoch: Option<i64>,
-    sequence: Option<i64>,
-) -> Result<(Option<i64>, Option<i16>, Option<i32>), Refusal> {
-    let narrow = |number: Option<i64>, max: i64| match number {
-        Some(number) if !(0..=max).contains(&number) => Err(Refusal::producer_out_of_range()),
-        number => Ok(number),
-    };
-    let id = narrow(id, i64::MAX)?;
-    let epoch = narrow(epoch, i16::MAX.into())?.map(|epoch| epoch as i16);
-    let sequence = narrow(sequence, i32::MAX.into())?.map(|sequence| sequence as i32);
-    Ok((id, epoch, sequence))
+pub(crate) struct ProducerNumbers {
+    pub(crate) id: Option<i64>,
+    pub(crate) epoch: Option<i16>,
+    pub(crate) sequence: Option<i32>,
+}
+
+impl ProducerNumbers {
+    /// Refuses what is negative or too large.
+    pub(crate) fn new(id: Option<i64>, epoch: Option<i64>, sequence: Option<i64>) -> Result<Self, Refusal> {
+        let check = |number: Option<i64>, max: i64| match number {
+            Some(number) if !(0..=max).contains(&number) => Err(Refusal::producer_out_of_range()),
+            number => Ok(number),
+        };
+        Ok(Self {
+            id: check(id, i64::MAX)?,
+            epoch: check(epoch, i16::MAX.into())?.map(|epoch| epoch as i16),
+            sequence: check(sequence, i32::MAX.into())?.map(|sequence| sequence as i32),
+        })
+    }
 }
 
 struct Intake {
