@@ -18,7 +18,10 @@ use crate::world::World;
 /// another one says nothing about its own.
 pub fn invariants(bug: Bug) -> &'static [&'static str] {
     match bug.name() {
-        "LostReplyAsRefusal" | "ThawedGoesOn" | "LeaseFromAnswer" => &["1"],
+        "ThawedGoesOn" | "LeaseFromAnswer" => &["1"],
+        // Whoever takes a write for refused may call under an ownership that it has passed on. So far it is only found by what it forgets
+        // with that: the last position of a partition that it has drained.
+        "LostReplyAsRefusal" => &["1", "6"],
         "ReleaseBeforeDrain" | "TwoPumps" => &["2"],
         "FenceRemoved" | "MonotoneMissing" => &["3"],
         "CheckpointBeforeHandling" | "FailedCallCounted" => &["4"],
