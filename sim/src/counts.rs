@@ -62,4 +62,8 @@ counts! {
     power_cuts: "power cuts of the hub",
     disk_errors: "disk errors of the hub",
     segments_removed: "segments removed by retention",
+    drifting_clocks: "machines whose clock ran fast or slow",
+    silent_stores: "stores that told nobody of changes",
+    seeks: "seeks",
+    relaxed_hubs: "hubs that acknowledged before it was durable",
 }

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
+use crate::extras::Extras;
+
 /// A step of the protocol at which something goes wrong.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Moment {
@@ -156,6 +158,8 @@ pub struct Setup {
     pub latency: Duration,
     /// The mean time between two events of a partition.
     pub event_gap: Duration,
+    /// What it has besides the trouble that it is about.
+    pub extras: Extras,
 }
 
 /// A world's setup and fate.

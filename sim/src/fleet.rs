@@ -15,6 +15,7 @@ use partita_core::store::{CheckpointStore, MemoryStore};
 use tokio::sync::{Notify, oneshot};
 use tokio::time::{Instant, sleep_until};
 
+use crate::faults::Setup;
 use crate::handler::SimHandler;
 use crate::hub::SimHub;
 use crate::oracle::{Rules, SharedOracle};
@@ -97,8 +98,10 @@ impl<'a> Fleet<'a> {
         let setup = &world.plan.setup;
         let timing = Timing::FAST;
         let mut rng = fastrand::Rng::with_seed(world.seed ^ 0x5eed);
-        let weather = Weather::new(fastrand::Rng::with_seed(rng.u64(..)), setup.latency);
+        let mut weather = Weather::new(fastrand::Rng::with_seed(rng.u64(..)), setup.latency);
         let ordered = Arc::clone(&weather.ordered);
+        let extras = setup.extras;
+        weather.silent = extras.silent_store;
         let store = world.subject.as_ref().and_then(|subject| subject.store()).unwrap_or_else(|| {
             Arc::new(if setup.atomic { MemoryStore::new() } else { MemoryStore::single_record() })
         });
@@ -108,15 +111,18 @@ impl<'a> Fleet<'a> {
             atomic: store.properties().atomic,
             still_from: world.plan.still_from.map(|after| start + after),
             once: world.plan.once,
+            drift: extras.drift,
             declared: world.subject.is_some(),
             keep_trace: world.keep_trace,
         });
+        oracle.lock().counts.silent_stores += u64::from(extras.silent_store);
+        oracle.lock().counts.relaxed_hubs += u64::from(extras.relaxed);
         let subject = world.subject.clone().unwrap_or_else(|| {
             let rng = Mutex::new(fastrand::Rng::with_seed(rng.u64(..)));
             Arc::new(Itself { oracle: oracle.clone(), world: world.clone(), rng })
         });
         Self {
-            hub: hub(setup.log, setup.partitions, rng.u64(..)),
+            hub: hub(setup, rng.u64(..)),
             store,
             subject,
             weather: Arc::new(Mutex::new(weather)),
@@ -261,9 +267,15 @@ impl<'a> Fleet<'a> {
         for _ in 0..burst {
             self.bodies += 1;
             let body = format!("event {}", self.bodies);
-            if self.hub.append(partition, body.clone()) && self.world.subject.is_some() {
-                let sequence = SequenceNumber(self.hub.end(partition) as i64 - 1);
-                self.produced.push(Produced { partition: PartitionId::from(partition), sequence, body });
+            let place = PartitionId::from(partition);
+            let Some(sequence) = self.hub.append(partition, body.clone()) else {
+                self.oracle.lock().sent_in_vain(&place, &body);
+                continue;
+            };
+            self.oracle.lock().produced(&place, sequence, &body);
+            if self.world.subject.is_some() {
+                let sequence = SequenceNumber(sequence as i64);
+                self.produced.push(Produced { partition: place, sequence, body });
             }
         }
         if let Some(wrong) = self.hub.complaint() {
@@ -279,7 +291,11 @@ impl<'a> Fleet<'a> {
         self.names += 1;
         let name = InstanceId::new(format!("i{}", self.names));
         let setup = &self.world.plan.setup;
-        let process = Process::new(self.start, &mut self.rng);
+        let mut process = Process::new(self.start, &mut self.rng);
+        if setup.extras.drift {
+            process = process.drifting();
+            self.oracle.lock().counts.drifting_clocks += 1;
+        }
         let (link, cut_until) =
             Link::new(Arc::clone(&self.store), name.clone(), Arc::clone(&self.weather), self.oracle.clone());
         let source = SourceLink {
@@ -334,9 +350,14 @@ impl<'a> Fleet<'a> {
             violation: oracle.violation().cloned(),
             healed_after,
             moves_after_healing,
+            moves_counted: oracle.counts_arrivals(),
             produced: (0..self.hub.partitions()).map(|partition| self.hub.end(partition)).sum(),
             lost,
-            handoff_gaps: std::mem::take(&mut oracle.gaps.0),
+            // Where nobody is told, a hand-off takes as long as it takes to look.
+            handoff_gaps: match self.world.plan.setup.extras.silent_store {
+                true => Vec::new(),
+                false => std::mem::take(&mut oracle.gaps.0),
+            },
             failover_gaps: std::mem::take(&mut oracle.gaps.1),
             complaint: sound.then(|| self.subject.check(&std::mem::take(&mut self.produced)).err()).flatten(),
             simulated: self.start.elapsed(),
@@ -346,15 +367,11 @@ impl<'a> Fleet<'a> {
     }
 }
 
-#[cfg(feature = "log")]
-fn hub(log: bool, partitions: u32, seed: u64) -> Box<dyn SimHub> {
-    if log {
-        return Box::new(crate::hub::LogHub::new(partitions, seed));
+fn hub(setup: &Setup, seed: u64) -> Box<dyn SimHub> {
+    #[cfg(feature = "log")]
+    if setup.log {
+        return Box::new(crate::hub::LogHub::new(setup.partitions, seed, setup.extras.relaxed));
     }
-    Box::new(MemoryHub::new("simulated", partitions))
-}
-
-#[cfg(not(feature = "log"))]
-fn hub(_: bool, partitions: u32, _: u64) -> Box<dyn SimHub> {
-    Box::new(MemoryHub::new("simulated", partitions))
+    let _ = seed;
+    Box::new(MemoryHub::new("simulated", setup.partitions))
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use partita_core::coordination::{RevokeReason, StopReason};
 use partita_core::handler::{Context, Handler, HandlerResult, RevokedContext};
-use partita_core::model::{Event, InstanceId, PartitionId};
+use partita_core::model::{Event, InstanceId, PartitionId, Position, SequenceNumber};
 use partita_core::processor::Operation;
 use partita_core::store::BoxError;
 use tokio::time::sleep;
@@ -13,6 +13,9 @@ use tokio::time::sleep;
 use crate::faults::Setup;
 use crate::oracle::{CallId, SharedOracle};
 use crate::process::block;
+
+/// How far back a handler goes at most, in events.
+const SEEK_BACK_MAX: i64 = 60;
 
 /// A handler that the oracle watches.
 pub(crate) struct Watched<H> {
@@ -110,6 +113,14 @@ impl SimHandler {
         per_mille > 0 && self.rng.u16(..1_000) < per_mille && !self.oracle.lock().is_calm()
     }
 
+    /// Goes on somewhere else after this call, where nothing is passed over that was never handled.
+    fn seek(&mut self, cx: &Context) {
+        let first_unhandled = self.oracle.lock().first_unhandled(&self.partition);
+        let target = self.rng.i64((first_unhandled - SEEK_BACK_MAX).max(0)..=first_unhandled);
+        self.oracle.lock().sought(&self.instance, &self.partition, target);
+        cx.seek(Position::at_sequence(SequenceNumber(target)));
+    }
+
     async fn take_a_while(&mut self) {
         let slow = self.setup.slow_call.and_then(|(per_mille, most)| self.happens(per_mille).then_some(most));
         let time = self.draw(slow.unwrap_or(self.setup.call));
@@ -128,7 +139,10 @@ impl Handler for SimHandler {
         Ok(())
     }
 
-    async fn events(&mut self, _: &[Event], _: &Context) -> HandlerResult {
+    async fn events(&mut self, _: &[Event], cx: &Context) -> HandlerResult {
+        if self.happens(self.setup.extras.seeks) {
+            self.seek(cx);
+        }
         let blocks =
             self.setup.blocking_call.and_then(|(per_mille, most)| self.happens(per_mille).then_some(most));
         if let Some(most) = blocks {

@@ -18,8 +18,8 @@ pub(crate) trait SimHub {
     /// Adds partitions; may fail.
     fn add_partitions(&mut self, count: u32);
 
-    /// Appends an event; false if it was not acknowledged.
-    fn append(&mut self, partition: u32, body: String) -> bool;
+    /// Appends an event; tells its number, or nothing if it was not acknowledged.
+    fn append(&mut self, partition: u32, body: String) -> Option<u64>;
 
     /// How many events a partition has had.
     fn end(&self, partition: u32) -> u64;
@@ -77,9 +77,10 @@ impl SimHub for MemoryHub {
         MemoryHub::add_partitions(self, count);
     }
 
-    fn append(&mut self, partition: u32, body: String) -> bool {
-        MemoryHub::append(self, &PartitionId::from(partition), Event::builder(body));
-        true
+    fn append(&mut self, partition: u32, body: String) -> Option<u64> {
+        let partition = PartitionId::from(partition);
+        MemoryHub::append(self, &partition, Event::builder(body));
+        Some(self.len(&partition) - 1)
     }
 
     fn end(&self, partition: u32) -> u64 {
@@ -99,7 +100,7 @@ mod log {
     use partita_core::model::{Event, HubName, Offset, SequenceNumber, Timestamp};
     use partita_core::source::EventSource;
     use partita_hub::broker::{Broker, Hub, HubOptions, Route};
-    use partita_hub::log::{BatchBuilder, Clock, Fault, Retention, Settings, SimDisk, When};
+    use partita_hub::log::{BatchBuilder, Clock, Durability, Fault, Retention, Settings, SimDisk, When};
     use partita_hub::source::HubSource;
     use tokio::time::Instant;
 
@@ -117,13 +118,15 @@ mod log {
         hub: Arc<Mutex<Option<Arc<Hub>>>>,
         broker: Option<Broker>,
         partitions: u32,
+        /// Whether it acknowledges what the system has, rather than what is durable.
+        relaxed: bool,
         /// Per partition: when each acknowledged event was enqueued.
         acknowledged: BTreeMap<u32, Vec<i64>>,
         wrong: Option<String>,
     }
 
     impl LogHub {
-        pub(crate) fn new(partitions: u32, seed: u64) -> Self {
+        pub(crate) fn new(partitions: u32, seed: u64, relaxed: bool) -> Self {
             let disk = SimDisk::new(seed);
             // Half of the worlds write through the page cache.
             disk.set_direct(seed & 1 == 0);
@@ -133,6 +136,7 @@ mod log {
                 hub: Arc::default(),
                 broker: None,
                 partitions,
+                relaxed,
                 acknowledged: BTreeMap::new(),
                 wrong: None,
             };
@@ -144,6 +148,9 @@ mod log {
             let start = self.start;
             let mut settings = Settings::new(1);
             settings.single_threaded = true;
+            if self.relaxed {
+                settings.durability = Durability::Never;
+            }
             // Few, so that segments can be small.
             settings.producers_max = 16;
             settings.segment_bytes_first = 16 << 10;
@@ -214,14 +221,14 @@ mod log {
             }
         }
 
-        fn append(&mut self, partition: u32, body: String) -> bool {
-            let Some(hub) = self.current() else { return false };
+        fn append(&mut self, partition: u32, body: String) -> Option<u64> {
+            let hub = self.current()?;
             let event = Event::builder(body).at(SequenceNumber(0), Offset::number(0), Timestamp(0));
             let (mut bytes, mut batch) = (Vec::new(), BatchBuilder::default());
             partita_amqp::event::encode(&event, &mut bytes).expect("a text can be encoded");
             batch.push(&bytes);
             let batch = batch.finish().expect("one event is a batch");
-            let Ok(placed) = hub.send_and_wait(Route::Partition(partition), batch) else { return false };
+            let placed = hub.send_and_wait(Route::Partition(partition), batch).ok()?;
             let times = self.acknowledged.entry(partition).or_default();
             // What was refused may have come to light after a restart: it was enqueued before.
             times.resize(placed.first_seq as usize, placed.time_ms);
@@ -233,7 +240,7 @@ mod log {
                     "L: event {seq} of partition {partition} was acknowledged and is not there"
                 ));
             }
-            true
+            Some(placed.first_seq)
         }
 
         fn complaint(&mut self) -> Option<String> {

@@ -12,6 +12,7 @@
 //! - [`Simulation`] does the same for a [`Subject`] of your own: your handler, your store, and what must be true in the end.
 
 mod counts;
+mod extras;
 mod faults;
 mod fleet;
 mod handler;
@@ -31,6 +32,7 @@ mod world;
 pub mod planted;
 
 pub use counts::Counts;
+pub use extras::Extras;
 pub use faults::{Blow, Fault, Moment, Plan, ReaderFault, Setup};
 pub use oracle::Violation;
 pub use runs::run_all;

@@ -26,6 +26,9 @@ struct Args {
     /// Only worlds of this kind; "list" tells which there are.
     #[arg(long)]
     theme: Option<String>,
+    /// Only the trouble that worlds are about: exact clocks, no seeks, a store that notifies, a durable log.
+    #[arg(long)]
+    plain: bool,
     /// Prints the fate that was drawn and what happened, line by line.
     #[arg(long)]
     trace: bool,
@@ -40,7 +43,7 @@ struct Args {
     #[arg(long)]
     complete: bool,
     /// Keeps what is done in this file, and goes on from there when the same command is given again: for hours of seeds.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["trace", "planted"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["trace", "planted", "plain"])]
     keep: Option<PathBuf>,
     /// Writes the figures into this Markdown file, between its marks for them.
     #[arg(long, value_name = "FILE")]
@@ -72,9 +75,12 @@ fn run_program(args: &Args) -> io::Result<ExitCode> {
     if let Some(bug) = &args.planted {
         return planted::hunt(args, bug, theme, &mut out);
     }
-    let world = |seed| match theme {
-        Some(theme) => World::of(theme, seed),
-        None => World::seeded(seed),
+    let world = |seed| {
+        let world = match theme {
+            Some(theme) => World::of(theme, seed),
+            None => World::seeded(seed),
+        };
+        if args.plain { world.plain() } else { world }
     };
     let summary = if args.trace { trace(args, world, &mut out)? } else { run(args, theme, world)? };
     report(args, theme, &summary, &mut out)
@@ -108,7 +114,11 @@ fn report(
     )?;
     if let Some((seed, _)) = summary.failures.first() {
         let theme = theme.map(|theme| format!("--theme {} ", theme.name())).unwrap_or_default();
-        writeln!(out, "replay with: cargo run --release -p partita-sim -- {theme}--seed {seed} --trace")?;
+        let plain = if args.plain { "--plain " } else { "" };
+        writeln!(
+            out,
+            "replay with: cargo run --release -p partita-sim -- {plain}{theme}--seed {seed} --trace"
+        )?;
         return Ok(ExitCode::FAILURE);
     }
     Ok(if args.complete && !never.is_empty() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
@@ -195,7 +205,7 @@ mod planted {
     use std::fmt::Write as _;
 
     use partita_core::planted::with;
-    use partita_sim::planted::{self, Bug};
+    use partita_sim::planted::{self, Bug, Hunt};
 
     use super::*;
 
@@ -228,7 +238,7 @@ mod planted {
         let mut missed = 0;
         for bug in bugs {
             match planted::hunt(bug, seeds, args.jobs) {
-                Some(found) => {
+                Hunt::Found(found) => {
                     let theme = found.theme.map_or("", Theme::name);
                     writeln!(
                         out,
@@ -240,9 +250,14 @@ mod planted {
                     // A string takes it all.
                     let _ = writeln!(table, "| {} | {} | {theme} | {} |", bug.what(), found.seed, found.what);
                 }
-                None => {
+                Hunt::Missed { by_others } => {
                     missed += 1;
-                    writeln!(out, "MISSED {:<26} in {seeds} seeds: {}", bug.name(), bug.what())?;
+                    let (name, own) = (bug.name(), planted::invariants(bug).join(" or "));
+                    writeln!(
+                        out,
+                        "MISSED {name:<26} in {seeds} seeds by invariant {own}; {by_others} seeds failed by others: {}",
+                        bug.what()
+                    )?;
                 }
             }
             out.flush()?;

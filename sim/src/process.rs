@@ -14,6 +14,8 @@ use partita_core::processor::Runtime;
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, Sleep, sleep_until};
 
+use crate::extras::DRIFT_PPM_MAX;
+
 /// 2026, about.
 const WALL_START_MS: i64 = 1_790_000_000_000;
 
@@ -36,13 +38,21 @@ pub(crate) struct Process {
     start: Instant,
     /// How long its machine was up when the world began.
     uptime: Duration,
+    /// By how many millionths its clock runs fast.
+    drift_ppm: i32,
     seed: u64,
 }
 
 impl Process {
     pub(crate) fn new(start: Instant, rng: &mut fastrand::Rng) -> Self {
         let uptime = Duration::from_secs(rng.u64(3_600..1_000_000));
-        Self { fate: Arc::default(), start, uptime, seed: rng.u64(..) }
+        Self { fate: Arc::default(), start, uptime, drift_ppm: 0, seed: rng.u64(..) }
+    }
+
+    /// With a clock that runs fast or slow, as its seed has it.
+    pub(crate) fn drifting(mut self) -> Self {
+        self.drift_ppm = fastrand::Rng::with_seed(self.seed).i32(-DRIFT_PPM_MAX..=DRIFT_PPM_MAX);
+        self
     }
 
     fn fate(&self) -> std::sync::MutexGuard<'_, Fate> {
@@ -94,7 +104,12 @@ impl Process {
 
 impl Runtime for Process {
     fn now(&self) -> Tick {
-        Tick(0) + self.uptime + self.start.elapsed()
+        let elapsed = self.start.elapsed();
+        let off = Duration::from_nanos(
+            (elapsed.as_nanos() as u64 / 1_000_000) * u64::from(self.drift_ppm.unsigned_abs()),
+        );
+        let elapsed = if self.drift_ppm < 0 { elapsed - off } else { elapsed + off };
+        Tick(0) + self.uptime + elapsed
     }
 
     fn wall(&self) -> Timestamp {
@@ -169,5 +184,29 @@ impl Future for Inside {
                 _ => return polled,
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_drifting_clock_is_off_by_no_more_than_the_protocol_allows_and_never_goes_back() {
+        let mut rng = fastrand::Rng::with_seed(1);
+        let mut off = Vec::new();
+        for _ in 0..50 {
+            let start = Instant::now();
+            let process = Process::new(start, &mut rng).drifting();
+            let (first, mut last) = (process.now(), process.now());
+            for _ in 0..100 {
+                tokio::time::advance(Duration::from_millis(997)).await;
+                assert!(process.now() > last);
+                last = process.now();
+            }
+            off.push(last.since(first).as_secs_f64() / start.elapsed().as_secs_f64() - 1.0);
+        }
+        assert!(off.iter().all(|off| off.abs() <= 0.000_501), "{off:?}");
+        assert!(off.iter().any(|off| *off > 0.000_3) && off.iter().any(|off| *off < -0.000_3), "{off:?}");
     }
 }

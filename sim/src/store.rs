@@ -38,6 +38,8 @@ pub(crate) struct Weather {
     pub(crate) orders: Vec<Order>,
     pub(crate) ordered: Arc<Notify>,
     pub(crate) calm: bool,
+    /// Whether the store tells nobody of changes.
+    pub(crate) silent: bool,
     /// By how much the records of before a jump of the store's clock look older.
     skews_ms: BTreeMap<Incarnation, i64>,
 }
@@ -56,6 +58,7 @@ impl Weather {
             orders: Vec::new(),
             ordered: Arc::default(),
             calm: false,
+            silent: false,
             skews_ms: BTreeMap::new(),
         }
     }
@@ -255,7 +258,8 @@ fn moment_of(write: &OwnershipWrite) -> Moment {
 
 impl CheckpointStore for Link {
     fn properties(&self) -> StoreProperties {
-        self.inner.properties()
+        let properties = self.inner.properties();
+        StoreProperties { notifies: properties.notifies && !self.weather().silent, ..properties }
     }
 
     fn write_instance<'a>(
@@ -264,6 +268,7 @@ impl CheckpointStore for Link {
         write: InstanceWrite,
     ) -> BoxFuture<'a, StoreResult<InstanceOutcome>> {
         let (scope, sent, oracle) = (scope.clone(), Instant::now(), self.oracle.clone());
+        oracle.lock().beat_sent(&write);
         let moment = match write {
             InstanceWrite::Bury { .. } | InstanceWrite::BuryAbsent { .. } => Moment::Bury,
             _ => Moment::Beat,
@@ -353,6 +358,9 @@ impl CheckpointStore for Link {
 
     fn changed<'a>(&'a self, scope: &'a Scope, me: &'a Incarnation, cursor: u64) -> BoxFuture<'a, ()> {
         Box::pin(async move {
+            if self.weather().silent {
+                return std::future::pending().await;
+            }
             self.inner.changed(scope, me, cursor).await;
             // A notification does not get through either while the store is out of reach.
             while let Some((until, _)) = self.unreachable_until() {

@@ -65,6 +65,8 @@ pub struct Summary {
     pub failures: Vec<(u64, String)>,
     /// How many worlds of each kind there were.
     pub themes: BTreeMap<Theme, u64>,
+    /// Worlds whose membership did not settle, so that nobody could tell how many moves balance takes.
+    pub moves_uncounted: u64,
     handoff_gaps: Gaps,
     failover_gaps: Gaps,
     /// Duplicates and hand-offs of worlds in which all moves are planned.
@@ -77,6 +79,7 @@ impl Summary {
         self.seeds += 1;
         self.counts.add(&report.counts);
         self.simulated += report.simulated;
+        self.moves_uncounted += u64::from(!report.moves_counted);
         self.failures.extend(report.failure().map(|failure| (report.seed, failure)));
         if let Some(theme) = report.theme {
             *self.themes.entry(theme).or_default() += 1;
@@ -99,6 +102,7 @@ impl Summary {
         self.counts.add(&other.counts);
         self.simulated += other.simulated;
         self.took += other.took;
+        self.moves_uncounted += other.moves_uncounted;
         self.failures.extend(other.failures);
         self.failures.sort();
         other.themes.into_iter().for_each(|(theme, count)| *self.themes.entry(theme).or_default() += count);
@@ -139,6 +143,7 @@ impl Summary {
             ("failed".to_owned(), grouped(self.failures.len() as u64)),
             ("simulated hours".to_owned(), format!("{:.1}", self.simulated.as_secs_f64() / 3_600.0)),
             ("seeds per second".to_owned(), format!("{:.0}", self.seeds_per_second())),
+            ("worlds in which needless moves could not be counted".to_owned(), grouped(self.moves_uncounted)),
             (
                 "events handled again per 1,000 hand-offs, planned moves only".to_owned(),
                 per_thousand(self.planned),

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use fastrand::Rng;
 
+use crate::extras::Extras;
 use crate::faults::{Blow, Fault, Moment, Plan, ReaderFault, Setup};
 
 macro_rules! themes {
@@ -372,6 +373,7 @@ impl Setup {
             cool_down: millis(rng, 500..4_000),
             latency: millis(rng, 1..25),
             event_gap: millis(rng, 60..500),
+            extras: Extras::default(),
         }
     }
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use fastrand::Rng;
 
 use crate::counts::Counts;
+use crate::extras::Extras;
 use crate::faults::Plan;
 use crate::fleet::Fleet;
 use crate::oracle::Violation;
@@ -28,6 +29,8 @@ pub struct Report {
     pub healed_after: Option<Duration>,
     /// Moves after the group was healed.
     pub moves_after_healing: u64,
+    /// Whether moves that balance did not take were counted: only where the membership settled.
+    pub moves_counted: bool,
     /// How many events the hub had in the end.
     pub produced: u64,
     /// Of those, how many were never handled.
@@ -90,13 +93,20 @@ impl World {
 
     /// The world of this seed and kind.
     pub fn of(theme: Theme, seed: u64) -> Self {
-        let plan = theme.plan(&mut Rng::with_seed(seed ^ 0x7e3e));
+        let mut plan = theme.plan(&mut Rng::with_seed(seed ^ 0x7e3e));
+        plan.setup.extras = Extras::draw(theme, &mut Rng::with_seed(seed ^ 0xe872));
         Self { theme: Some(theme), ..Self::with_plan(seed, plan) }
     }
 
     /// A world with a fate of one's own.
     pub fn with_plan(seed: u64, plan: Plan) -> Self {
         Self { seed, theme: None, plan, keep_trace: false, subject: None }
+    }
+
+    /// The world with nothing besides the trouble that it is about.
+    pub fn plain(mut self) -> Self {
+        self.plan.setup.extras = Extras::default();
+        self
     }
 
     /// Keeps the trace for reading.

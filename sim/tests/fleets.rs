@@ -6,7 +6,7 @@ use partita_sim::{Fault, Plan, Report, Setup, Summary, Theme, World};
 
 /// More seeds with `./test --long`.
 fn seeds(short: u64, long: u64) -> std::ops::Range<u64> {
-    0..if std::env::var_os("PARTITA_LONG").is_some() { long } else { short }
+    0..if std::env::var_os("PARTITA_LONG").is_some_and(|long| long == "1") { long } else { short }
 }
 
 /// Runs a world, and tells how to replay it if it fails.
@@ -41,6 +41,11 @@ fn the_invariants_hold_in_every_kind_of_world_and_every_fault_happens() {
     println!("{all}");
     // A simulation in which a fault never happens proves nothing about it. Re-takes are rare: the thousands of seeds of
     // `tests.d/simulation` have some.
+    assert!(
+        all.moves_uncounted * 10 < all.seeds,
+        "needless moves were not counted in {}",
+        all.moves_uncounted
+    );
     let mut never = all.never_happened();
     never.retain(|what| *what != "re-takes");
     assert_eq!(never, [""; 0]);
@@ -62,6 +67,12 @@ fn seeds_that_once_failed_pass() {
         let seed =
             words.next().and_then(|seed| seed.parse().ok()).unwrap_or_else(|| panic!("no seed in {line:?}"));
         run(&World::of(theme, seed), &format!("--theme {} ", theme.name()));
+        let plain = run(&World::of(theme, seed).plain(), &format!("--plain --theme {} ", theme.name()));
+        assert_eq!(
+            (plain.counts.drifting_clocks, plain.counts.seeks),
+            (0, 0),
+            "it is what it was when it failed"
+        );
     }
 }
 

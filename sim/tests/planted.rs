@@ -2,7 +2,7 @@
 
 #![cfg(feature = "planted")]
 
-use partita_sim::planted::{Bug, hunt};
+use partita_sim::planted::{Bug, Hunt, hunt};
 
 /// So many seeds at most.
 const SEEDS_MAX: u64 = 1_000;
@@ -13,8 +13,8 @@ fn every_planted_bug_is_found() {
     let mut missed = Vec::new();
     for bug in Bug::ALL {
         match hunt(*bug, SEEDS_MAX, None) {
-            Some(found) => println!("{}: seed {}: {}", bug.name(), found.seed, found.what),
-            None => missed.push(bug.what()),
+            Hunt::Found(found) => println!("{}: seed {}: {}", bug.name(), found.seed, found.what),
+            Hunt::Missed { .. } => missed.push(bug.what()),
         }
     }
     assert_eq!(missed, [""; 0], "not found within {SEEDS_MAX} seeds");

@@ -170,6 +170,7 @@ impl Fleet<'_> {
             }
             Fault::Grow { .. } => {}
             Fault::HubKill { down } => self.hub_ends(down),
+            Fault::PowerCut { down, .. } if self.world.plan.setup.extras.relaxed => self.hub_ends(down),
             Fault::PowerCut { calls, down } => {
                 self.power_off_for = down;
                 self.hub.hurt_disk(calls, true);

@@ -6,6 +6,7 @@ use partita_core::model::{Epoch, Event, InstanceId, PartitionId};
 use tokio::time::Instant;
 
 use super::{Gap, Oracle};
+use crate::extras::DRIFT_PPM_MAX;
 
 /// Names a call of a handler.
 pub(crate) type CallId = u64;
@@ -29,6 +30,15 @@ pub(super) struct Open {
     pub(super) epoch: Epoch,
     /// The event that it is to be given next.
     next: i64,
+    /// Where it is to go on once its call has ended.
+    sought: Option<i64>,
+}
+
+/// What an event says, in a number; never 0, which stands for one that is not known.
+fn content_of(bytes: &[u8]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    bytes.hash(&mut hasher);
+    hasher.finish() | 1
 }
 
 impl Oracle {
@@ -40,7 +50,8 @@ impl Oracle {
             _ => {}
         }
         let next = self.checkpointed(partition) + 1;
-        let twice = self.open.insert((instance.clone(), partition.clone()), Open { epoch, next });
+        let twice =
+            self.open.insert((instance.clone(), partition.clone()), Open { epoch, next, sought: None });
         self.require(twice.is_none(), || format!("2: {instance} has two handlers of partition {partition}"));
         let first = self.opened.entry((partition.clone(), epoch)).or_insert_with(|| instance.clone()).clone();
         self.require(first == *instance, || {
@@ -104,7 +115,7 @@ impl Oracle {
         self.next_call
     }
 
-    /// Only the owner starts calls, and only while no other call of the partition runs.
+    /// Only the owner starts calls, with a valid lease, and only while no other call of the partition runs.
     fn check_may_start(&mut self, instance: &InstanceId, partition: &PartitionId, epoch: Epoch) {
         let owner = self.ownerships.get(partition);
         let owns = owner.is_some_and(|o| {
@@ -116,6 +127,7 @@ impl Oracle {
                 "1: {instance} starts a call on partition {partition} at epoch {epoch}; the owner is {record}"
             )
         });
+        self.check_lease(instance, partition);
         // The call of a process that stood still, or that cannot be cut off, is nobody's fault; a second one in the same
         // process is. Nor is one that goes on for the margin of a lease after the store's clock has jumped.
         let jumped = self.clock_jumped.is_some_and(|at| at.elapsed() <= self.rules.timing.ttl());
@@ -129,27 +141,82 @@ impl Oracle {
         });
     }
 
-    /// An event is the same whenever it is delivered.
-    fn check_contents(&mut self, partition: &PartitionId, events: &[Event]) {
-        let contents = self.contents.entry(partition.clone()).or_default();
-        let mut changed = None;
-        for event in events {
-            let mut hasher = DefaultHasher::new();
-            event.bytes().hash(&mut hasher);
-            // 0 stands for an event not seen yet.
-            let content = hasher.finish() | 1;
-            let index = usize::try_from(event.sequence_number().0).unwrap_or_default();
-            if contents.len() <= index {
-                contents.resize(index + 1, 0);
-            }
-            if contents[index] != 0 && contents[index] != content {
-                changed = Some(index);
-            }
-            contents[index] = content;
-        }
-        self.require(changed.is_none(), || {
-            format!("4: event {changed:?} of partition {partition} has changed")
+    /// A lease ends so long after its last acknowledged heartbeat was sent, by the clock of its machine.
+    fn check_lease(&mut self, instance: &InstanceId, partition: &PartitionId) {
+        let owner = self.ownerships.get(partition).and_then(|known| known.owner.as_ref());
+        let age = owner.and_then(|owner| self.acknowledged.get(owner)).map(Instant::elapsed);
+        let lease = self.rules.timing.lease();
+        let longest = if self.rules.drift { lease + lease * DRIFT_PPM_MAX as u32 / 1_000_000 } else { lease };
+        self.require(age.is_some_and(|age| age < longest), || {
+            format!(
+                "1: {instance} starts a call on partition {partition} with a lease of {lease:?} from {age:?} ago"
+            )
         });
+    }
+
+    /// A producer was told that its event has this number.
+    pub(crate) fn produced(&mut self, partition: &PartitionId, sequence: u64, body: &str) {
+        let content = content_of(body.as_bytes());
+        let known = self.content(partition, sequence as usize);
+        let other = *known != 0 && *known != content;
+        *known = content;
+        self.require(!other, || {
+            format!("4: two events of partition {partition} were given the number {sequence}")
+        });
+    }
+
+    /// A producer was told nothing, or that it failed: the event may be there all the same.
+    pub(crate) fn sent_in_vain(&mut self, partition: &PartitionId, body: &str) {
+        self.unanswered.entry(partition.clone()).or_default().insert(content_of(body.as_bytes()));
+    }
+
+    fn content(&mut self, partition: &PartitionId, index: usize) -> &mut u64 {
+        let contents = self.contents.entry(partition.clone()).or_default();
+        if contents.len() <= index {
+            contents.resize(index + 1, 0);
+        }
+        &mut contents[index]
+    }
+
+    /// An event that is delivered says what was produced under its number, whenever that is.
+    pub(super) fn check_contents(&mut self, partition: &PartitionId, events: &[Event]) {
+        for event in events {
+            let sequence = event.sequence_number().0;
+            let content = event.bytes().map_or(0, |bytes| content_of(&bytes));
+            let known = *self.content(partition, usize::try_from(sequence).unwrap_or_default());
+            let unanswered = known == 0
+                && self.unanswered.get_mut(partition).is_some_and(|unanswered| unanswered.remove(&content));
+            if unanswered {
+                *self.content(partition, usize::try_from(sequence).unwrap_or_default()) = content;
+            }
+            self.require(unanswered || known == content, || {
+                format!(
+                    "4: event {sequence} of partition {partition} is not what was produced: {:?}",
+                    event.text()
+                )
+            });
+        }
+    }
+
+    /// A handler asks to go on at this event once its call has ended.
+    pub(crate) fn sought(&mut self, instance: &InstanceId, partition: &PartitionId, target: i64) {
+        self.counts.seeks += 1;
+        self.note(format_args!("seek {instance} {partition} to {target}"));
+        if let Some(open) = self.open.get_mut(&(instance.clone(), partition.clone())) {
+            open.sought = Some(target);
+        }
+    }
+
+    /// However a call ends, a seek that was asked for in it follows.
+    fn seek_follows(&mut self, call: &Call) {
+        if let Some(open) = self.open.get_mut(&(call.instance.clone(), call.partition.clone()))
+            && open.epoch == call.epoch
+            && let Some(target) = open.sought.take()
+        {
+            open.next = target;
+            // What was handled before says nothing about what is to be covered now.
+            self.handled_last.remove(&call.partition);
+        }
     }
 
     /// The call cannot be cut off.
@@ -189,6 +256,7 @@ impl Oracle {
         {
             open.next = call.last + 1;
         }
+        self.seek_follows(&call);
         self.note(format_args!("done {} {} {}..={}", call.instance, call.partition, call.first, call.last));
         let once = self.rules.once;
         self.require(!once || duplicates == 0, || {
@@ -210,6 +278,7 @@ impl Oracle {
         if let Some(call) = self.calls.remove(&id) {
             self.counts.failed_calls += 1;
             self.note(format_args!("failed {} {}", call.instance, call.partition));
+            self.seek_follows(&call);
         }
     }
 
@@ -217,6 +286,7 @@ impl Oracle {
         if let Some(call) = self.calls.remove(&id) {
             self.counts.cut_calls += 1;
             self.note(format_args!("cut {} {}", call.instance, call.partition));
+            self.seek_follows(&call);
         }
     }
 

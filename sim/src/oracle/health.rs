@@ -108,6 +108,11 @@ impl Oracle {
         self.live.iter().all(heard).then_some(&self.live)
     }
 
+    /// Whether arrivals are counted: only where the membership was settled.
+    pub(crate) fn counts_arrivals(&self) -> bool {
+        self.arrivals.is_some()
+    }
+
     /// Whether there were more arrivals than balance took.
     pub(crate) fn check_arrivals(&mut self) {
         if let Some((needed, arrived)) = self.arrivals {

@@ -7,6 +7,8 @@
 mod calls;
 mod health;
 mod records;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -50,6 +52,8 @@ pub(crate) struct Rules {
     pub(crate) still_from: Option<Instant>,
     /// Whether no event may be handled twice.
     pub(crate) once: bool,
+    /// Whether clocks run fast or slow.
+    pub(crate) drift: bool,
     /// Whether handlers say themselves what was handled: then only they know whether that is true.
     pub(crate) declared: bool,
     pub(crate) keep_trace: bool,
@@ -98,14 +102,18 @@ pub(crate) struct Oracle {
     gone: BTreeSet<InstanceId>,
     /// When the last acknowledged heartbeat of each was sent.
     acknowledged: BTreeMap<Incarnation, Instant>,
+    /// When each heartbeat was first sent, by its number.
+    beats_sent: BTreeMap<(Incarnation, u64), Instant>,
     calls: BTreeMap<CallId, Call>,
     next_call: CallId,
     /// Per partition: the first event not handled yet, and those handled beyond it.
     handled: BTreeMap<PartitionId, (i64, BTreeSet<i64>)>,
     /// Per partition: the last epoch in which something was handled, and the last event handled in it.
     handled_last: BTreeMap<PartitionId, (Epoch, i64)>,
-    /// What each event was when it was first delivered.
+    /// What each event says, as it was produced or, where its producer was not told, when it was first delivered.
     contents: BTreeMap<PartitionId, Vec<u64>>,
+    /// What events say whose producer does not know whether they are there.
+    unanswered: BTreeMap<PartitionId, BTreeSet<u64>>,
     /// Which handlers are open.
     open: BTreeMap<(InstanceId, PartitionId), Open>,
     /// Which instance opened which epoch.
@@ -142,11 +150,13 @@ impl Oracle {
             dead: BTreeSet::new(),
             gone: BTreeSet::new(),
             acknowledged: BTreeMap::new(),
+            beats_sent: BTreeMap::new(),
             calls: BTreeMap::new(),
             next_call: 0,
             handled: BTreeMap::new(),
             handled_last: BTreeMap::new(),
             contents: BTreeMap::new(),
+            unanswered: BTreeMap::new(),
             open: BTreeMap::new(),
             opened: BTreeMap::new(),
             highest_opened: BTreeMap::new(),

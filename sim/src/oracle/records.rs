@@ -1,6 +1,6 @@
 //! What reaches the store.
 
-use partita_core::model::{Epoch, Incarnation, PartitionId, StreamPosition};
+use partita_core::model::{Epoch, Incarnation, PartitionId, Position, StreamPosition};
 use partita_core::store::{
     CheckpointOutcome, CheckpointWrite, InstanceOutcome, InstanceState, InstanceWrite, MoveReason, Op,
     Ownership, OwnershipOutcome, OwnershipWrite, Resume,
@@ -66,6 +66,14 @@ impl Oracle {
         self.live.iter().filter(|who| !self.gone.contains(who.id())).count()
     }
 
+    /// A heartbeat is on its way, perhaps not for the first time.
+    pub(crate) fn beat_sent(&mut self, write: &InstanceWrite) {
+        if let InstanceWrite::Beat { record, .. } = write {
+            let beat = (record.incarnation.clone(), record.beat);
+            self.beats_sent.entry(beat).or_insert_with(Instant::now);
+        }
+    }
+
     /// A reply arrived at the instance.
     pub(crate) fn instance_answered(
         &mut self,
@@ -76,6 +84,14 @@ impl Oracle {
         let own = matches!(write, InstanceWrite::Register(_) | InstanceWrite::Beat { .. });
         if own && matches!(outcome, InstanceOutcome::Applied(_)) {
             self.acknowledged.insert(write.incarnation().clone(), sent);
+        }
+        // An earlier one of this number was applied, and its answer was lost: it counts from when it was first sent.
+        if let (InstanceWrite::Beat { record, .. }, InstanceOutcome::Refused(Some(seen))) = (write, outcome)
+            && (seen.record.state, seen.record.beat) == (InstanceState::Live, record.beat)
+            && let Some(sent) = self.beats_sent.get(&(record.incarnation.clone(), record.beat))
+        {
+            let known = self.acknowledged.entry(record.incarnation.clone()).or_insert(*sent);
+            *known = (*known).max(*sent);
         }
     }
 
@@ -178,6 +194,9 @@ impl Oracle {
     pub(super) fn checkpointed(&self, partition: &PartitionId) -> i64 {
         match self.checkpoints.get(partition).and_then(|record| record.resume.as_ref()) {
             Some(Resume::After(last)) => last.sequence.0,
+            Some(Resume::At(Position::Sequence { sequence, inclusive })) => {
+                sequence.0 - i64::from(*inclusive)
+            }
             _ => -1,
         }
     }
@@ -204,7 +223,7 @@ impl Oracle {
                 self.check_position(partition, last);
             }
             CheckpointWrite::Seek { epoch, op, .. } => {
-                self.note(format_args!("seek {partition} {epoch}"));
+                self.note(format_args!("sought {partition} {epoch}"));
                 self.check_owner(partition, *epoch, op);
             }
         }
