@@ -11,6 +11,8 @@ mod failure;
 mod intake;
 mod progress;
 mod task;
+#[cfg(test)]
+mod tests;
 
 pub use failure::{Failure, FailurePolicy, Verdict, decide};
 
