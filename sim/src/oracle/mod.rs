@@ -98,6 +98,8 @@ pub(crate) struct Oracle {
     gone: BTreeSet<InstanceId>,
     /// When the last acknowledged heartbeat of each was sent.
     acknowledged: BTreeMap<Incarnation, Instant>,
+    /// When the last heartbeat of each was sent from which its lease may count.
+    renewed: BTreeMap<Incarnation, Instant>,
     calls: BTreeMap<CallId, Call>,
     next_call: CallId,
     /// Per partition: the first event not handled yet, and those handled beyond it.
@@ -142,6 +144,7 @@ impl Oracle {
             dead: BTreeSet::new(),
             gone: BTreeSet::new(),
             acknowledged: BTreeMap::new(),
+            renewed: BTreeMap::new(),
             calls: BTreeMap::new(),
             next_call: 0,
             handled: BTreeMap::new(),
@@ -220,6 +223,7 @@ impl Oracle {
         self.note(format_args!("freeze {instance}"));
         for call in self.calls.values_mut().filter(|call| call.instance == *instance) {
             call.was_frozen = true;
+            self.counts.frozen_calls += 1;
         }
     }
 

@@ -77,6 +77,16 @@ impl Oracle {
         if own && matches!(outcome, InstanceOutcome::Applied(_)) {
             self.acknowledged.insert(write.incarnation().clone(), sent);
         }
+        // The answer to an earlier try may have been lost: what the store has is that try then.
+        let live = match outcome {
+            InstanceOutcome::Applied(_) => true,
+            InstanceOutcome::Refused(seen) => {
+                seen.as_ref().is_some_and(|seen| seen.record.state == InstanceState::Live)
+            }
+        };
+        if own && live {
+            self.renewed.insert(write.incarnation().clone(), sent);
+        }
     }
 
     pub(crate) fn ownership_written(&mut self, write: &OwnershipWrite, outcome: &OwnershipOutcome) {
