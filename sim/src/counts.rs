@@ -45,6 +45,8 @@ counts! {
     leaves: "leaves",
     crashes: "crashes",
     freezes: "freezes",
+    frozen_calls: "calls frozen with their process",
+    flickers: "instances that crash as soon as they have started",
     outages: "store outages",
     cut_offs: "instances cut off from the store",
     lost_requests: "requests lost",

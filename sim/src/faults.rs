@@ -83,6 +83,10 @@ pub enum Fault {
     Crash { instance: usize, restart: Option<Duration> },
     /// An instance stands still, and goes on later.
     Freeze { instance: usize, time: Duration },
+    /// An instance in the middle of a call stands still, and goes on later.
+    FreezeBusy { time: Duration },
+    /// One more instance starts, and ends without a word after this time: one turn of a crash loop.
+    Flicker { lives: Duration },
     /// One more instance starts.
     Join,
     /// An instance shuts down in good order.

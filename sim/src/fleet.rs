@@ -44,6 +44,7 @@ struct Member {
 enum Deed {
     Thaw(InstanceId, Option<Duration>),
     Cut(InstanceId, Duration),
+    Crash(InstanceId),
     Restart,
     StartHub,
 }
@@ -224,7 +225,8 @@ impl<'a> Fleet<'a> {
                 }
             }
             Deed::Cut(name, time) => self.cut_off(&name, time),
-            Deed::Restart => self.join(),
+            Deed::Crash(name) => self.crash(&name, None),
+            Deed::Restart => drop(self.join()),
             Deed::StartHub => {
                 if let Err(what) = self.hub.start() {
                     self.oracle.lock().violate(what);
@@ -287,7 +289,7 @@ impl<'a> Fleet<'a> {
         self.world.plan.setup.event_gap.mul_f64(2.0 * self.rng.f64()) / partitions + Duration::from_millis(1)
     }
 
-    fn join(&mut self) {
+    fn join(&mut self) -> InstanceId {
         self.names += 1;
         let name = InstanceId::new(format!("i{}", self.names));
         let setup = &self.world.plan.setup;
@@ -334,7 +336,10 @@ impl<'a> Fleet<'a> {
         let mut oracle = self.oracle.lock();
         oracle.counts.joins += 1;
         oracle.note(format_args!("join {name}"));
-        self.members.insert(name, Member { process, cut_until, stop: Some(stop), frozen: false });
+        drop(oracle);
+        let member = Member { process, cut_until, stop: Some(stop), frozen: false };
+        self.members.insert(name.clone(), member);
+        name
     }
 
     fn report(mut self, healed_after: Option<Duration>, moves_after_healing: u64, lost: u64) -> Report {

@@ -57,6 +57,8 @@ themes! {
     Rolling "rolling" 3: "one instance after the other is replaced",
     Clocks "clocks" 4: "clocks jump",
     Log "log" 4: "the real log on a disk that fails and loses power",
+    Thaws "thaws" 4: "instances stand still in the middle of calls",
+    CrashLoops "crash-loops" 3: "an instance crashes as soon as it has started, again and again",
 }
 
 impl Theme {
@@ -228,6 +230,24 @@ impl Theme {
                     _ => store_clock(rng),
                 })
             }
+            Self::Thaws => {
+                setup.slow_call = Some((rng.u16(100..600), millis(rng, 200..4_000)));
+                setup.blocking_call = None;
+                plan.faults = every(rng, 500..5_000, &mut |rng| match rng.u8(..8) {
+                    0 => comes_or_goes(rng),
+                    1 => Fault::Freeze { instance: any(rng), time: freeze_time(rng) },
+                    _ => Fault::FreezeBusy { time: freeze_time(rng) },
+                });
+            }
+            Self::CrashLoops => {
+                plan.faults = every(rng, 500..8_000, &mut |rng| match rng.u8(..6) {
+                    0 => crash(rng),
+                    1 => Fault::Freeze { instance: any(rng), time: freeze_time(rng) },
+                    _ => comes_or_goes(rng),
+                });
+                plan.faults.extend(crash_loop(rng, length));
+                plan.faults.sort_by_key(|(at, _)| *at);
+            }
             Self::Log => {
                 setup.log = true;
                 plan.faults = every(rng, 500..5_000, &mut |rng| match rng.u8(..10) {
@@ -352,6 +372,17 @@ fn rolling(rng: &mut Rng, setup: &Setup, length: Duration) -> Vec<(Duration, Fau
             _ => faults.push((at, Fault::Crash { instance: 0, restart: Some(pause / 3) })),
         }
         at += pause;
+    }
+    faults
+}
+
+/// From some time on, to the end: an instance that starts and ends, mostly before it could renew its record.
+fn crash_loop(rng: &mut Rng, length: Duration) -> Vec<(Duration, Fault)> {
+    let (mut at, period) = (millis(rng, 1_000..10_000), rng.u64(150..1_500));
+    let mut faults = Vec::new();
+    while at < length {
+        faults.push((at, Fault::Flicker { lives: millis(rng, 10..period) }));
+        at += Duration::from_millis(period);
     }
     faults
 }

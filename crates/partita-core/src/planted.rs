@@ -75,6 +75,7 @@ mod switch {
         TransferBeforeCheckpoint: "a partition is passed on before its last checkpoint is confirmed",
         GrowthIgnored: "partitions that are added later are not noticed",
         FailedCallCounted: "events of a call that failed count as handled",
+        FrozenCallGoesOn: "a call that stood still with its process goes on although the lease is over",
         AcknowledgedTooEarly: "the log acknowledges before the write is durable",
     }
 

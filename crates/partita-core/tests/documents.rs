@@ -620,7 +620,7 @@ async fn what_prevents_a_start_surfaces_there() {
     let (builder, ready) = world.prepare("c");
     ready.store.set(Fault::Slow(secs(60)));
     let error = builder.on_batch(ignore).build().unwrap().start().await.unwrap_err();
-    assert!(matches!(error, StartError::Store(_)), "{error}");
+    assert!(matches!(error, StartError::StoreTooSlow { .. }), "{error}");
 
     let empty = MemoryHub::new("empty", 0);
     let processor = Processor::builder(empty.source(), MemoryStore::new()).on_batch(ignore).build().unwrap();

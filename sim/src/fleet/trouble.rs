@@ -35,7 +35,7 @@ impl Fleet<'_> {
         (!names.is_empty()).then(|| names[index % names.len()].clone())
     }
 
-    fn crash(&mut self, name: &InstanceId, restart: Option<Duration>) {
+    pub(super) fn crash(&mut self, name: &InstanceId, restart: Option<Duration>) {
         if let Some(member) = self.members.remove(name) {
             let mut oracle = self.oracle.lock();
             oracle.counts.crashes += 1;
@@ -87,7 +87,20 @@ impl Fleet<'_> {
                     self.freeze(&name, time, None);
                 }
             }
-            Fault::Join if self.members.len() < INSTANCES_MAX => self.join(),
+            Fault::FreezeBusy { time } => {
+                let frozen = |name: &InstanceId| self.members.get(name).is_none_or(|member| member.frozen);
+                let busy = self.oracle.lock().in_call(|name| !frozen(name));
+                if let Some(name) = busy {
+                    self.freeze(&name, time, None);
+                }
+            }
+            Fault::Flicker { lives } if self.members.len() < INSTANCES_MAX => {
+                self.oracle.lock().counts.flickers += 1;
+                let name = self.join();
+                self.agenda.push((now + lives, Deed::Crash(name)));
+            }
+            Fault::Flicker { .. } => {}
+            Fault::Join if self.members.len() < INSTANCES_MAX => drop(self.join()),
             Fault::Join => {}
             Fault::Leave { instance } => {
                 let Some(name) = self.pick(instance) else { return };

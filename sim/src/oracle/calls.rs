@@ -2,7 +2,7 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use partita_core::model::{Epoch, Event, InstanceId, PartitionId};
+use partita_core::model::{Epoch, Event, Incarnation, InstanceId, PartitionId};
 use tokio::time::Instant;
 
 use super::{Gap, Oracle};
@@ -14,6 +14,8 @@ pub(crate) type CallId = u64;
 #[derive(Debug)]
 pub(super) struct Call {
     pub(super) instance: InstanceId,
+    /// Which life of it.
+    incarnation: Option<Incarnation>,
     pub(super) partition: PartitionId,
     pub(super) epoch: Epoch,
     first: i64,
@@ -104,6 +106,7 @@ impl Oracle {
         self.next_call += 1;
         let call = Call {
             instance: instance.clone(),
+            incarnation: self.ownerships.get(partition).and_then(|known| known.owner.clone()),
             partition: partition.clone(),
             epoch,
             first,
@@ -233,8 +236,27 @@ impl Oracle {
         self.calls.values().find(|call| call.blocks).map(|call| call.instance.clone())
     }
 
+    /// An instance in a call, of those that satisfy a condition.
+    pub(crate) fn in_call(&self, wanted: impl Fn(&InstanceId) -> bool) -> Option<InstanceId> {
+        self.calls.values().map(|call| &call.instance).find(|name| wanted(name)).cloned()
+    }
+
+    /// A call came to its own end. It may do so only while nobody else can have the partition: whoever was frozen and goes
+    /// on looks at its lease first. A call that blocks its thread cannot.
+    fn check_went_on(&mut self, call: &Call) {
+        let renewed = call.incarnation.as_ref().and_then(|who| self.renewed.get(who));
+        let (late, ttl) = (renewed.map(Instant::elapsed), self.rules.timing.ttl());
+        self.require(call.blocks || late.is_none_or(|late| late < ttl), || {
+            format!(
+                "13: a call of {} on partition {} went on {late:?} after its last heartbeat",
+                call.instance, call.partition
+            )
+        });
+    }
+
     pub(crate) fn call_ended(&mut self, id: CallId) {
         let Some(call) = self.calls.remove(&id) else { return };
+        self.check_went_on(&call);
         let (first, beyond) = self.handled.entry(call.partition.clone()).or_default();
         let mut duplicates = 0;
         for sequence in call.first..=call.last {
@@ -276,6 +298,7 @@ impl Oracle {
 
     pub(crate) fn call_failed(&mut self, id: CallId) {
         if let Some(call) = self.calls.remove(&id) {
+            self.check_went_on(&call);
             self.counts.failed_calls += 1;
             self.note(format_args!("failed {} {}", call.instance, call.partition));
             self.seek_follows(&call);

@@ -104,6 +104,8 @@ pub(crate) struct Oracle {
     acknowledged: BTreeMap<Incarnation, Instant>,
     /// When each heartbeat was first sent, by its number.
     beats_sent: BTreeMap<(Incarnation, u64), Instant>,
+    /// When the last heartbeat of each was sent from which its lease may count.
+    renewed: BTreeMap<Incarnation, Instant>,
     calls: BTreeMap<CallId, Call>,
     next_call: CallId,
     /// Per partition: the first event not handled yet, and those handled beyond it.
@@ -151,6 +153,7 @@ impl Oracle {
             gone: BTreeSet::new(),
             acknowledged: BTreeMap::new(),
             beats_sent: BTreeMap::new(),
+            renewed: BTreeMap::new(),
             calls: BTreeMap::new(),
             next_call: 0,
             handled: BTreeMap::new(),
@@ -230,6 +233,7 @@ impl Oracle {
         self.note(format_args!("freeze {instance}"));
         for call in self.calls.values_mut().filter(|call| call.instance == *instance) {
             call.was_frozen = true;
+            self.counts.frozen_calls += 1;
         }
     }
 

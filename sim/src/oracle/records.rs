@@ -93,6 +93,16 @@ impl Oracle {
             let known = self.acknowledged.entry(record.incarnation.clone()).or_insert(*sent);
             *known = (*known).max(*sent);
         }
+        // The answer to an earlier try may have been lost: what the store has is that try then.
+        let live = match outcome {
+            InstanceOutcome::Applied(_) => true,
+            InstanceOutcome::Refused(seen) => {
+                seen.as_ref().is_some_and(|seen| seen.record.state == InstanceState::Live)
+            }
+        };
+        if own && live {
+            self.renewed.insert(write.incarnation().clone(), sent);
+        }
     }
 
     pub(crate) fn ownership_written(&mut self, write: &OwnershipWrite, outcome: &OwnershipOutcome) {

@@ -53,7 +53,7 @@ pub struct Plan {
 
 /// Computes what `me` should do.
 ///
-/// `settled` says that the membership is the same as in the view before. Only then are live owners asked for
+/// `settled` says that the members have been the same for long enough. Only then are live owners asked for
 /// anything, so that a group that starts up or loses several instances at once moves once. Claims and withdrawals
 /// do not wait for it.
 ///

@@ -21,6 +21,9 @@ pub(crate) trait Coordination: Send {
     /// The incarnation that takes part, and its last view's cursor and time: what a wait for changes needs.
     fn listens_as(&self) -> Option<(&Incarnation, u64, Tick)>;
 
+    /// From when on no call may go on, by the instance's own clock, unless the lease is renewed before.
+    fn hard_stop(&self) -> Tick;
+
     /// What can be seen from outside.
     fn view(&self) -> CoordinationView<'_>;
 }
@@ -125,6 +128,15 @@ pub(crate) enum DrainReason {
     Shutdown,
 }
 
+/// Why a running call is cut off.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum CancelReason {
+    /// It outlasts the drain time. Not meant for `stopping`, which has a drain time of its own and may have begun since.
+    DrainTime,
+    /// The lease is over, or the partition was lost.
+    Lost,
+}
+
 #[derive(Debug)]
 pub(crate) enum Effect {
     Call(CallId, StoreCall),
@@ -156,6 +168,7 @@ pub(crate) enum Effect {
     /// Cut the running call off.
     Cancel {
         partition: PartitionId,
+        reason: CancelReason,
     },
     /// The partition is no longer ours: cut off, tell the handler, end.
     Revoke {
@@ -194,7 +207,7 @@ pub enum Phase {
     Running,
     /// In the group, but the lease is not valid: nothing is delivered until the store answers again.
     Lapsed,
-    /// Declared dead by others; joins again once its running calls have ended.
+    /// Declared dead by others; joins again as another incarnation.
     Buried,
     /// Draining and leaving.
     Stopping,

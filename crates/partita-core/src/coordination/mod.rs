@@ -10,8 +10,8 @@ pub(crate) mod native;
 mod timing;
 
 pub(crate) use interface::{
-    CallId, Coordination, CoordinationView, DrainReason, Effect, Input, PumpEvent, StoreAnswer, StoreCall,
-    Target,
+    CallId, CancelReason, Coordination, CoordinationView, DrainReason, Effect, Input, PumpEvent, StoreAnswer,
+    StoreCall, Target,
 };
 pub use interface::{Phase, RevokeReason, StopReason};
 pub use timing::{Timing, TimingError};

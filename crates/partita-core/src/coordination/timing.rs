@@ -63,7 +63,7 @@ impl Timing {
     };
 
     /// A heartbeat every `cycle`, an instance given up for dead after `ttl` without one. The ttl must be at least
-    /// 4.1 cycles. Store calls are given 0.4 cycles.
+    /// 4.1 cycles, and is rounded up to whole milliseconds, which is what stores keep. Store calls are given 0.4 cycles.
     pub fn new(cycle: Duration, ttl: Duration) -> Result<Self, TimingError> {
         if cycle < Duration::from_millis(100) {
             return Err(TimingError::CycleTooShort(cycle));
@@ -71,6 +71,8 @@ impl Timing {
         if let Some(time) = [cycle, ttl].into_iter().find(|time| *time > LONGEST) {
             return Err(TimingError::TooLong(time));
         }
+        // Nobody may be taken for dead before its ttl because a store cannot say what that is.
+        let ttl = whole_millis(ttl);
         let call_deadline = cycle * 2 / 5;
         let margin = (longest(cycle) + call_deadline).max(2 * uncertainty(ttl));
         let ttl_min = margin + 2 * longest(cycle) + call_deadline;
@@ -120,6 +122,11 @@ fn longest(cycle: Duration) -> Duration {
     cycle * 11 / 10
 }
 
+fn whole_millis(time: Duration) -> Duration {
+    let millis = time.as_nanos().div_ceil(1_000_000);
+    Duration::from_millis(u64::try_from(millis).unwrap_or(u64::MAX))
+}
+
 /// By how much the end of a ttl may be misjudged.
 fn uncertainty(ttl: Duration) -> Duration {
     ttl * DRIFT_PER_MILLE / 1_000 + SCHEDULING_SLACK
@@ -151,6 +158,18 @@ mod tests {
         let forever = Duration::MAX;
         assert_eq!(Timing::new(forever, forever), Err(TimingError::TooLong(forever)));
         assert_eq!(Timing::new(Duration::from_secs(1), forever), Err(TimingError::TooLong(forever)));
+    }
+
+    #[test]
+    fn a_ttl_is_whole_milliseconds_and_never_less_than_asked_for() {
+        let ttl = |nanos| {
+            let asked = Duration::from_secs(5) + Duration::from_nanos(nanos);
+            Timing::new(Duration::from_secs(1), asked).unwrap().ttl().as_nanos() - 5_000_000_000
+        };
+        assert_eq!(
+            [0, 1, 999_999, 1_000_000, 1_000_001].map(ttl),
+            [0, 1_000_000, 1_000_000, 1_000_000, 2_000_000]
+        );
     }
 
     #[test]

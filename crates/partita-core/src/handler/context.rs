@@ -10,7 +10,8 @@ use std::task::{self, Poll};
 use futures_util::future::BoxFuture;
 use tokio::sync::{Notify, mpsc, watch};
 
-use crate::coordination::{DrainReason, PumpEvent, RevokeReason, Target};
+use super::standing::Standing;
+use crate::coordination::{CancelReason, DrainReason, PumpEvent, RevokeReason, Target};
 use crate::model::{
     ConsumerGroup, Epoch, Event, HubName, InstanceId, LastEnqueued, PartitionId, Position, Scope,
     SequenceNumber, StreamId, StreamPosition, Tick,
@@ -56,6 +57,14 @@ impl Command {
     }
 }
 
+/// Of `Shared::cut`.
+fn bit(why: CancelReason) -> u8 {
+    match why {
+        CancelReason::DrainTime => 1,
+        CancelReason::Lost => 2,
+    }
+}
+
 /// How far checkpoints of one pump have come.
 #[derive(Clone, Debug, Default)]
 struct Durable {
@@ -94,12 +103,15 @@ pub(crate) struct Shared {
     pub(crate) instance: InstanceId,
     pub(crate) partition: PartitionId,
     pub(crate) epoch: Epoch,
-    /// Set when the processor's handle was dropped: nothing more is delivered, by any pump.
-    abandoned: Arc<AtomicBool>,
+    /// Of the whole instance.
+    pub(crate) standing: Arc<Standing>,
     /// The tick at which the lease ends.
     lease: AtomicU64,
     command: AtomicU8,
-    cut: AtomicBool,
+    /// Why the running call is to be cut off: a bit for each reason.
+    cut: AtomicU8,
+    /// The pump is gone, and there was no room to report it.
+    gone: AtomicBool,
     /// Wakes the pump when any of the above changes.
     pub(crate) changed: Notify,
     /// Wakes handlers that wait for the stop signal.
@@ -125,7 +137,7 @@ impl Shared {
         partition: PartitionId,
         epoch: Epoch,
         lease: Tick,
-        abandoned: Arc<AtomicBool>,
+        standing: Arc<Standing>,
         reports: mpsc::Sender<(PartitionId, Epoch, PumpEvent)>,
     ) -> Self {
         Self {
@@ -133,10 +145,11 @@ impl Shared {
             instance,
             partition,
             epoch,
-            abandoned,
+            standing,
             lease: AtomicU64::new(lease.0),
             command: AtomicU8::new(RUN),
-            cut: AtomicBool::new(false),
+            cut: AtomicU8::new(0),
+            gone: AtomicBool::new(false),
             changed: Notify::new(),
             stop: Notify::new(),
             durable: watch::Sender::new(Durable::default()),
@@ -161,9 +174,7 @@ impl Shared {
 
     #[inline]
     pub(crate) fn may_start(&self, now: Tick) -> bool {
-        self.has_lease(now)
-            && self.command.load(Ordering::Acquire) == RUN
-            && !self.abandoned.load(Ordering::Acquire)
+        self.has_lease(now) && self.command.load(Ordering::Acquire) == RUN && !self.standing.is_abandoned()
     }
 
     #[inline]
@@ -183,7 +194,7 @@ impl Shared {
     pub(crate) fn set_command(&self, command: Command) {
         self.command.store(command.to_bits(), Ordering::Release);
         if command == Command::Run {
-            self.cut.store(false, Ordering::Release);
+            self.clear_cut();
         } else {
             self.stop.notify_waiters();
         }
@@ -191,21 +202,23 @@ impl Shared {
     }
 
     /// Cuts off the running call.
-    pub(crate) fn cut(&self) {
-        self.cut.store(true, Ordering::Release);
+    pub(crate) fn cut(&self, why: CancelReason) {
+        self.cut.fetch_or(bit(why), Ordering::AcqRel);
         self.changed.notify_one();
     }
 
+    #[inline]
     pub(crate) fn is_cut(&self) -> bool {
-        self.cut.load(Ordering::Acquire)
+        self.cut.load(Ordering::Acquire) != 0
+    }
+
+    #[inline]
+    pub(crate) fn is_cut_because(&self, why: CancelReason) -> bool {
+        self.cut.load(Ordering::Acquire) & bit(why) != 0
     }
 
     pub(crate) fn clear_cut(&self) {
-        self.cut.store(false, Ordering::Release);
-    }
-
-    pub(crate) fn is_abandoned(&self) -> bool {
-        self.abandoned.load(Ordering::Acquire)
+        self.cut.store(0, Ordering::Release);
     }
 
     fn declared(&self) -> MutexGuard<'_, Declared> {
@@ -282,6 +295,19 @@ impl Shared {
         self.reports.try_send((self.partition.clone(), self.epoch, event)).is_ok()
     }
 
+    /// Says that the pump is gone, without waiting for room in the queue: there may be nobody left to wait.
+    pub(crate) fn report_gone(&self) {
+        if !self.try_report(PumpEvent::Ended) {
+            self.gone.store(true, Ordering::Release);
+            self.standing.pump_gone.notify_one();
+        }
+    }
+
+    /// Whether the pump is gone without a report. True once.
+    pub(crate) fn take_gone(&self) -> bool {
+        self.gone.swap(false, Ordering::AcqRel)
+    }
+
     pub(crate) async fn report(&self, event: PumpEvent) {
         // Without a receiver the processor is gone, and nobody needs the report.
         let _ = self.reports.send((self.partition.clone(), self.epoch, event)).await;
@@ -333,7 +359,7 @@ impl Context {
     /// Whether no further call will be made: the partition is being handed over, given up or was lost. A long call
     /// should come to an end.
     pub fn is_stopping(&self) -> bool {
-        self.shared.command() != Command::Run || self.shared.is_abandoned()
+        self.shared.command() != Command::Run || self.shared.standing.is_abandoned()
     }
 
     /// Completes when [`is_stopping`](Self::is_stopping) becomes true.

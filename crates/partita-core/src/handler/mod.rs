@@ -2,12 +2,14 @@
 
 mod closures;
 mod context;
+mod standing;
 
 use std::future::Future;
 
 pub(crate) use closures::{Deliver, Factory, FullFactory, Gate, OnBatch, OnEvent};
 pub use context::{CheckpointError, CheckpointFuture, Context, RevokedContext};
 pub(crate) use context::{Closed, Command, Shared};
+pub(crate) use standing::Standing;
 
 use crate::coordination::{RevokeReason, StopReason};
 use crate::model::Event;

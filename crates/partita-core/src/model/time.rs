@@ -115,8 +115,8 @@ impl fmt::Display for Timestamp {
     }
 }
 
-/// A moment on an instance's own clock, which only moves forward and counts time asleep. Ticks of different
-/// instances have nothing to do with one another.
+/// A moment on an instance's own clock, which only moves forward and counts time asleep (where the system has such a
+/// clock: see `TokioRuntime`). Ticks of different instances have nothing to do with one another.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default)]
 pub struct Tick(pub u64);
 

@@ -199,6 +199,15 @@ pub enum StartError {
     /// The instance could not join the group.
     #[error("cannot start: {0}")]
     Store(#[from] StoreError),
+    /// The store did not answer in the time that `timing` gives its calls.
+    #[error(
+        "cannot start: the store did not answer within {deadline:?}; if it is reachable but slow, set a longer `timing`, which \
+         gives each store call 0.4 cycles"
+    )]
+    StoreTooSlow {
+        /// How long a store call may take with this timing.
+        deadline: Duration,
+    },
     /// There is nothing to read.
     #[error("cannot start: hub {0} has no partitions")]
     NoPartitions(String),

@@ -2,11 +2,11 @@
 
 use std::future::Future;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::sync::{mpsc, watch};
 
 use super::{ShutdownError, Status};
+use crate::handler::Standing;
 
 /// Asks the run loop for something.
 #[derive(Debug)]
@@ -22,7 +22,7 @@ pub struct ProcessorHandle {
     requests: mpsc::Sender<Request>,
     status: watch::Receiver<Arc<Status>>,
     ended: watch::Receiver<Option<Vec<String>>>,
-    abandoned: Arc<AtomicBool>,
+    standing: Arc<Standing>,
     shutting_down: bool,
 }
 
@@ -31,9 +31,9 @@ impl ProcessorHandle {
         requests: mpsc::Sender<Request>,
         status: watch::Receiver<Arc<Status>>,
         ended: watch::Receiver<Option<Vec<String>>>,
-        abandoned: Arc<AtomicBool>,
+        standing: Arc<Standing>,
     ) -> Self {
-        Self { requests, status, ended, abandoned, shutting_down: false }
+        Self { requests, status, ended, standing, shutting_down: false }
     }
 
     /// What is known of the group now.
@@ -75,7 +75,7 @@ impl ProcessorHandle {
 impl Drop for ProcessorHandle {
     fn drop(&mut self) {
         if !self.shutting_down {
-            self.abandoned.store(true, Ordering::Release);
+            self.standing.abandon();
             // If the queue is full, a stop is already in it.
             let _ = self.requests.try_send(Request::Stop);
         }

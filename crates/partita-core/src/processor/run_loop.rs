@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
@@ -19,9 +18,10 @@ use super::status_board::StatusBoard;
 use super::{ErrorReport, Hooks, Operation, Options, Reporter, Runtime, StartError};
 use crate::coordination::native::{Config, Native};
 use crate::coordination::{
-    CallId, Coordination, DrainReason, Effect, Input, PumpEvent, RevokeReason, StoreAnswer, StoreCall, Timing,
+    CallId, CancelReason, Coordination, DrainReason, Effect, Input, PumpEvent, RevokeReason, StoreAnswer,
+    StoreCall, Timing,
 };
-use crate::handler::{Closed, Command, Factory, Shared};
+use crate::handler::{Closed, Command, Factory, Shared, Standing};
 use crate::model::{Epoch, Incarnation, InstanceId, PartitionId, Position, Scope, Tick};
 use crate::pump::{Pump, PumpConfig, Start};
 use crate::source::{EventSource, HubDescription, SourceError, SourceErrorKind};
@@ -72,7 +72,7 @@ struct RunLoop<F> {
     stopping: bool,
     starting: Option<oneshot::Sender<Result<(), StartError>>>,
     ended: watch::Sender<Option<Vec<String>>>,
-    abandoned: Arc<AtomicBool>,
+    standing: Arc<Standing>,
     board: StatusBoard,
 }
 
@@ -124,7 +124,7 @@ pub(super) async fn start<F: Factory>(
     let (starting, started) = oneshot::channel();
     let (ended, ended_receiver) = watch::channel(None);
     let (board, status) = StatusBoard::new(Arc::clone(&scope), core.view());
-    let abandoned = Arc::new(AtomicBool::new(false));
+    let standing = Arc::new(Standing::default());
     let run_loop = RunLoop {
         core,
         factory,
@@ -146,7 +146,7 @@ pub(super) async fn start<F: Factory>(
         stopping: false,
         starting: Some(starting),
         ended,
-        abandoned: Arc::clone(&abandoned),
+        standing: Arc::clone(&standing),
         board,
     };
     let span = tracing::info_span!("coordination", instance = %run_loop.instance, scope = %run_loop.scope);
@@ -155,7 +155,7 @@ pub(super) async fn start<F: Factory>(
         .map_err(|error| StartError::Ended(format!("no thread for the coordination: {error}")))?;
     match started.await {
         Ok(Ok(())) => {
-            let handle = ProcessorHandle::new(requests_sender, status, ended_receiver, abandoned);
+            let handle = ProcessorHandle::new(requests_sender, status, ended_receiver, standing);
             match entry.after().await {
                 Ok(()) => Ok(handle),
                 Err(error) => {
@@ -176,6 +176,7 @@ impl<F: Factory> RunLoop<F> {
         loop {
             let now = self.now();
             self.core.apply(now, input, &mut effects);
+            self.standing.set_hard_stop(self.core.hard_stop());
             for effect in effects.drain(..) {
                 if let Some(failures) = self.perform(now, effect) {
                     self.end(failures);
@@ -216,6 +217,16 @@ impl<F: Factory> RunLoop<F> {
             },
             Some(Answered { id, answer }) = self.calls.next() => Input::Answer(id, answer),
             Some((partition, epoch, event)) = self.reports.recv() => Input::Pump(partition, epoch, event),
+            () = self.standing.pump_gone.notified() => {
+                match self.pumps.values().find(|pump| pump.take_gone()) {
+                    Some(pump) => {
+                        // There may be more of them.
+                        self.standing.pump_gone.notify_one();
+                        Input::Pump(pump.partition.clone(), pump.epoch, PumpEvent::Ended)
+                    }
+                    None => Input::Time,
+                }
+            }
             () = maybe(&mut self.changed) => {
                 self.changed = None;
                 Input::Changed
@@ -302,12 +313,13 @@ impl<F: Factory> RunLoop<F> {
                 self.pump(&partition, |pump| pump.set_command(Command::Drain(reason)));
             }
             Effect::Undrain { partition } => self.pump(&partition, |pump| pump.set_command(Command::Run)),
-            Effect::Cancel { partition } => self.pump(&partition, |pump| pump.cut()),
+            Effect::Cancel { partition, reason } => self.pump(&partition, |pump| pump.cut(reason)),
             Effect::Revoke { partition, reason } => {
                 tracing::warn!(instance = %self.instance, %partition, ?reason, "partition lost");
                 self.pump(&partition, |pump| {
                     // In this order: once it knows, the handler's last word must not be cut off.
-                    pump.cut();
+                    pump.set_lease(Tick(0));
+                    pump.cut(CancelReason::Lost);
                     pump.set_command(Command::Revoke(reason));
                     pump.close(Closed::Lost);
                 });
@@ -343,6 +355,9 @@ impl<F: Factory> RunLoop<F> {
             && let Some(starting) = self.starting.take()
         {
             let error = match report.error.downcast::<StoreError>() {
+                Ok(error) if is_timeout(&error) => {
+                    StartError::StoreTooSlow { deadline: self.timing.call_deadline() }
+                }
                 Ok(error) => StartError::Store(*error),
                 Err(error) => StartError::Ended(error.to_string()),
             };
@@ -388,7 +403,7 @@ impl<F: Factory> RunLoop<F> {
             let answer = match tokio::time::timeout(deadline, answer).await {
                 Ok(Ok(answer)) => answer,
                 Ok(Err(_)) => Err(StoreError::unknown(op, "the store panicked")),
-                Err(_) => Err(StoreError::unknown(op, format!("no answer within {deadline:?}"))),
+                Err(_) => Err(StoreError::unknown(op, NoAnswer(deadline))),
             };
             hooks.store_call(op, runtime.now().since(now), answer.is_ok());
             Answered { id, answer }
@@ -405,7 +420,7 @@ impl<F: Factory> RunLoop<F> {
             partition.clone(),
             epoch,
             lease,
-            Arc::clone(&self.abandoned),
+            Arc::clone(&self.standing),
             self.reports_sender.clone(),
         ));
         shared.set_stream(self.hub.stream.clone());
@@ -458,7 +473,7 @@ impl<F> Drop for RunLoop<F> {
     fn drop(&mut self) {
         for pump in self.pumps.values() {
             pump.set_lease(Tick(0));
-            pump.cut();
+            pump.cut(CancelReason::Lost);
             pump.set_command(Command::Revoke(RevokeReason::OwnershipLost));
             pump.close(Closed::Stopped);
         }
@@ -468,6 +483,15 @@ impl<F> Drop for RunLoop<F> {
             unexpected
         });
     }
+}
+
+/// A store call outlasted its deadline.
+#[derive(Debug, thiserror::Error)]
+#[error("no answer within {0:?}")]
+struct NoAnswer(Duration);
+
+fn is_timeout(error: &StoreError) -> bool {
+    std::error::Error::source(error).is_some_and(|source| source.is::<NoAnswer>())
 }
 
 /// Asks a source what it is, for as long as is sensible.

@@ -6,7 +6,8 @@ use crate::model::{Tick, Timestamp};
 
 /// The world as a processor sees it.
 pub trait Runtime: Send + Sync + 'static {
-    /// The instance's own clock: never goes back, and goes on while the machine sleeps.
+    /// The instance's own clock, which leases are judged by: never goes back, and goes on while the machine sleeps. See
+    /// [`TokioRuntime`] for systems that have no such clock.
     fn now(&self) -> Tick;
 
     /// The wall clock, for people: nothing is decided by it.
@@ -25,6 +26,10 @@ pub trait Runtime: Send + Sync + 'static {
 }
 
 /// Handlers on the Tokio runtime that `start` was called on, coordination on a thread of its own.
+///
+/// Its clock counts the time that the machine sleeps on Linux, Android, Apple's systems and Windows. On other systems it may
+/// stand still meanwhile: an instance that wakes there trusts its lease until its next heartbeat is refused, at most a
+/// cycle later. Its checkpoints are refused all the same, so events may be handled twice, and none is lost.
 #[derive(Clone, Debug)]
 pub struct TokioRuntime {
     handle: tokio::runtime::Handle,
@@ -59,14 +64,21 @@ impl Runtime for TokioRuntime {
     }
 }
 
-#[cfg(any(target_os = "linux", target_os = "android"))]
+#[cfg(any(target_os = "linux", target_os = "android", target_vendor = "apple"))]
 fn now() -> Tick {
+    use rustix::time::{ClockId, clock_gettime};
     // `Instant` stands still while the machine sleeps; a lease must not.
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    #[cfg(not(target_vendor = "apple"))]
+    let clock = ClockId::Boottime;
+    // This one counts sleep there, unlike Linux's clock of that name and unlike `Instant`.
+    #[cfg(target_vendor = "apple")]
+    let clock = ClockId::Monotonic;
+    let time = clock_gettime(clock);
     Tick((time.tv_sec as u64).saturating_mul(1_000_000_000).saturating_add(time.tv_nsec as u64))
 }
 
-#[cfg(not(any(target_os = "linux", target_os = "android")))]
+/// Windows counts sleep in `Instant`. Other systems may not; what that means is said at [`TokioRuntime`].
+#[cfg(not(any(target_os = "linux", target_os = "android", target_vendor = "apple")))]
 fn now() -> Tick {
     use std::sync::OnceLock;
     use std::time::Instant;

@@ -9,7 +9,8 @@ use std::task::Poll;
 use futures_util::FutureExt;
 
 use super::intake::ReadAhead;
-use crate::handler::Shared;
+use crate::coordination::CancelReason;
+use crate::handler::{Gate, Shared};
 use crate::source::SourceError;
 use crate::store::BoxError;
 
@@ -31,15 +32,52 @@ impl Called<Result<(), BoxError>> {
     }
 }
 
+/// What cuts a call off.
+#[derive(Clone, Copy)]
+pub(super) struct Limits<'a> {
+    shared: &'a Shared,
+    gate: &'a Gate,
+    /// Whether the call ends with the lease.
+    leased: bool,
+    /// Whether the coordination counts its drain time.
+    drained: bool,
+}
+
+impl<'a> Limits<'a> {
+    /// For a call that started with a valid lease.
+    pub(super) fn leased(shared: &'a Shared, gate: &'a Gate) -> Self {
+        Self { shared, gate, leased: true, drained: true }
+    }
+
+    /// For a call that is made although the lease is over.
+    pub(super) fn unleased(shared: &'a Shared, gate: &'a Gate) -> Self {
+        Self { leased: false, ..Self::leased(shared, gate) }
+    }
+
+    /// For a call whose drain time is not that of the call before.
+    pub(super) fn with_its_own_drain_time(self) -> Self {
+        Self { drained: false, ..self }
+    }
+
+    /// Whether the call must not go on.
+    fn are_passed(&self) -> bool {
+        let cut = match self.drained {
+            true => self.shared.is_cut(),
+            false => self.shared.is_cut_because(CancelReason::Lost),
+        };
+        cut || (self.leased && self.shared.standing.is_over(self.gate.now()))
+    }
+}
+
 /// Runs a call until it ends or is cut off. The call is polled first, so that one that is ready at once costs nothing
 /// more.
-pub(super) async fn call<T>(shared: &Shared, call: impl Future<Output = T>) -> Called<T> {
-    call_reading(shared, call, None).await.0
+pub(super) async fn call<T>(limits: Limits<'_>, call: impl Future<Output = T>) -> Called<T> {
+    call_reading(limits, call, None).await.0
 }
 
 /// Like [`call`], and reads ahead while the call is pending. Tells if the reader failed.
 pub(super) async fn call_reading<T>(
-    shared: &Shared,
+    limits: Limits<'_>,
     call: impl Future<Output = T>,
     ahead: Option<ReadAhead<'_>>,
 ) -> (Called<T>, Option<SourceError>) {
@@ -48,7 +86,14 @@ pub(super) async fn call_reading<T>(
     let mut ahead_ended = false;
     let mut failed = None;
     let mut changed = pin!(None);
+    let mut began = false;
     let called = poll_fn(|cx| {
+        // Whoever begins a call has looked at the lease. Before it goes on the limits are looked at again: the process may
+        // have stood still, and the coordination, which would cut it off, may not have run since.
+        if began && limits.are_passed() && !planted!(FrozenCallGoesOn) {
+            return Poll::Ready(Called::Cut);
+        }
+        began = true;
         if let Poll::Ready(result) = call.as_mut().poll(cx) {
             return Poll::Ready(match result {
                 Ok(value) => Called::Returned(value),
@@ -63,11 +108,12 @@ pub(super) async fn call_reading<T>(
             failed = result.err();
         }
         loop {
-            if shared.is_cut() {
+            // Again: the process may have stood still, or the handler blocked, within the poll.
+            if limits.are_passed() {
                 return Poll::Ready(Called::Cut);
             }
             if changed.is_none() {
-                changed.set(Some(shared.changed.notified()));
+                changed.set(Some(limits.shared.changed.notified()));
             }
             match changed.as_mut().as_pin_mut().map(|changed| changed.poll(cx)) {
                 Some(Poll::Ready(())) => changed.set(None),

@@ -14,7 +14,9 @@ pub enum FailurePolicy {
         /// The longest pause.
         longest: Duration,
     },
-    /// Pass the rest of the batch over and report it, as the EventProcessorHost did.
+    /// Pass the rest of the batch over and report it, as the EventProcessorHost did. The batch is what was taken from the
+    /// queue, up to `batch_size` events, also under `on_event`: there, events behind the one that failed are passed over
+    /// without a call. A `batch_size` of 1 passes over the failing event alone.
     SkipRest,
 }
 

@@ -18,6 +18,9 @@ mod progress;
 mod task;
 mod trouble;
 
+#[cfg(test)]
+mod tests;
+
 pub use failure::{Failure, FailurePolicy, Verdict, decide};
 pub use past::ChangedPast;
 

@@ -193,7 +193,7 @@ impl<F: Factory> Pump<F> {
         }
         let chosen = self.config.options.changed_past;
         let error: BoxError = PastError { past, last, chosen }.into();
-        let _ = call(&self.shared, handler.error(Operation::Read, &error, &self.cx)).await;
+        let _ = call(self.as_leased(), handler.error(Operation::Read, &error, &self.cx)).await;
         match (chosen, past) {
             (ChangedPast::Refuse, _) => {
                 self.intake.detach();

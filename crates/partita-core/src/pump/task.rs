@@ -10,7 +10,7 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use futures_util::future::{Either, select};
 
-use super::call::{Called, call, call_reading};
+use super::call::{Called, Limits, call, call_reading};
 use super::failure::{Failure, Verdict, decide, pause_after};
 use super::intake::Intake;
 use super::missed::Missed;
@@ -134,6 +134,20 @@ impl<F: Factory> Pump<F> {
         self.shared.may_start(self.now())
     }
 
+    /// Of a call that starts only with a valid lease.
+    fn leased(&self) -> Limits<'_> {
+        Limits::leased(&self.shared, &self.gate)
+    }
+
+    /// Of a call that starts with or without a lease.
+    pub(super) fn as_leased(&self) -> Limits<'_> {
+        if self.shared.standing.is_over(self.now()) {
+            Limits::unleased(&self.shared, &self.gate)
+        } else {
+            self.leased()
+        }
+    }
+
     /// Makes and opens a handler, for as long as it takes. None if the pump has to end first.
     async fn open(&mut self) -> Option<F::Handler> {
         loop {
@@ -148,7 +162,7 @@ impl<F: Factory> Pump<F> {
             let factory = Arc::clone(&self.factory);
             let made = catch_unwind(AssertUnwindSafe(|| factory.create(&self.shared.partition)));
             let opened = match made {
-                Ok(mut handler) => match call(&self.shared, handler.open(&self.cx)).await {
+                Ok(mut handler) => match call(self.leased(), handler.open(&self.cx)).await {
                     Called::Returned(Ok(())) => {
                         self.recovered(Trouble::Handling);
                         return Some(handler);
@@ -234,8 +248,9 @@ impl<F: Factory> Pump<F> {
         if planted!(CheckpointBeforeHandling) {
             self.progress.handled(self.gate.now(), batch);
         }
+        let limits = Limits::leased(&self.shared, &self.gate);
         let (called, read_failed) =
-            call_reading(&self.shared, handler.deliver(batch, &self.cx, &self.gate), Some(ahead)).await;
+            call_reading(limits, handler.deliver(batch, &self.cx, &self.gate), Some(ahead)).await;
         let done = self.settle_batch(size);
         self.shared.ask_unsent().await;
         match called {
@@ -289,7 +304,7 @@ impl<F: Factory> Pump<F> {
         self.failed_calls = if done > 0 { 1 } else { self.failed_calls + 1 };
         let failure = Failure { attempts: self.failed_calls, unhandled: size - done };
         let events = self.failed_events(failure);
-        let _ = call(&self.shared, handler.error(Operation::HandlerEvents, &error, &self.cx)).await;
+        let _ = call(self.as_leased(), handler.error(Operation::HandlerEvents, &error, &self.cx)).await;
         match decide(self.config.options.on_failure, failure) {
             Verdict::RetryAfter(pause) => {
                 let first = events.map(|events| events.first);
@@ -379,7 +394,7 @@ impl<F: Factory> Pump<F> {
             return std::ops::ControlFlow::Continue(());
         }
         let error: BoxError = error.into();
-        let _ = call(&self.shared, handler.error(operation, &error, &self.cx)).await;
+        let _ = call(self.as_leased(), handler.error(operation, &error, &self.cx)).await;
         self.failed_reads += 1;
         let pause = self.reading_pause();
         self.failing(Trouble::Reading, self.failed_reads, pause, None, &error);
@@ -410,7 +425,7 @@ impl<F: Factory> Pump<F> {
             let partition = &self.shared.partition;
             self.config.hooks.missed(EventsMissed { partition, events, gap: &gap });
             let error: BoxError = SourceError::new(SourceErrorKind::PositionGone, gap).into();
-            let _ = call(&self.shared, handler.error(Operation::Read, &error, &self.cx)).await;
+            let _ = call(self.as_leased(), handler.error(Operation::Read, &error, &self.cx)).await;
             self.report(Operation::Read, error);
         }
     }
@@ -449,9 +464,10 @@ impl<F: Factory> Pump<F> {
         }
         if self.intake.is_empty() && empty_at.is_some_and(|at| self.now() >= at) {
             self.gate.reset();
-            let called = call(&self.shared, handler.deliver(&[], &self.cx, &self.gate)).await;
+            let called = call(self.leased(), handler.deliver(&[], &self.cx, &self.gate)).await;
             if let Some(error) = called.failure() {
-                let _ = call(&self.shared, handler.error(Operation::HandlerEvents, &error, &self.cx)).await;
+                let _ =
+                    call(self.as_leased(), handler.error(Operation::HandlerEvents, &error, &self.cx)).await;
                 self.report(Operation::HandlerEvents, error);
             }
             self.quiet_since = self.now();
@@ -483,8 +499,10 @@ impl<F: Factory> Pump<F> {
         let give_up = reason == StopReason::SourceFailed;
         self.shared.report(PumpEvent::Stopping).await;
         self.shared.clear_cut();
-        let bound = give_up.then_some(self.config.options.drain_time);
-        match within(bound, call(&self.shared, handler.stopping(reason, &self.cx))).await {
+        // The coordination may hear of it only after the drain time of the call before is over: what it cuts off then is
+        // that call, not this one. So the time of this one is counted here.
+        let limits = self.as_leased().with_its_own_drain_time();
+        match within(self.config.options.drain_time, call(limits, handler.stopping(reason, &self.cx))).await {
             None | Some(Called::Cut) => self.on_cut(Operation::HandlerStopping),
             Some(called) => {
                 if let Some(error) = called.failure() {
@@ -511,8 +529,8 @@ impl<F: Factory> Pump<F> {
             epoch: self.shared.epoch,
             last_handled: self.progress.last().cloned(),
         };
-        let bound = Some(self.config.options.drain_time);
-        match within(bound, call(&self.shared, handler.revoked(reason, &cx))).await {
+        let limits = Limits::unleased(&self.shared, &self.gate);
+        match within(self.config.options.drain_time, call(limits, handler.revoked(reason, &cx))).await {
             Some(Called::Returned(())) => {}
             Some(Called::Panicked(error)) => self.report(Operation::HandlerRevoked, error),
             None | Some(Called::Cut) => {
@@ -584,12 +602,9 @@ impl<F: Factory> Pump<F> {
     }
 }
 
-/// Bounds a last call that the coordination does not bound.
-async fn within<T>(time: Option<Duration>, last_call: impl Future<Output = T>) -> Option<T> {
-    match time {
-        Some(time) => tokio::time::timeout(time, last_call).await.ok(),
-        None => Some(last_call.await),
-    }
+/// Bounds a handler's last call.
+async fn within<T>(time: Duration, last_call: impl Future<Output = T>) -> Option<T> {
+    tokio::time::timeout(time, last_call).await.ok()
 }
 
 /// Says that the pump is gone if it could not say so itself.
@@ -607,7 +622,7 @@ impl LastWord {
 impl Drop for LastWord {
     fn drop(&mut self) {
         if !self.said {
-            self.shared.try_report(PumpEvent::Ended);
+            self.shared.report_gone();
         }
     }
 }

@@ -109,6 +109,24 @@ async fn a_hub_that_does_not_answer_prevents_the_start_after_half_a_minute() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_store_whose_calls_take_seconds_prevents_the_start_and_the_error_names_timing() {
+    let world = World::new(1);
+    let (builder, ready) = world.prepare("a");
+    ready.store.set(Fault::Slow(secs(3)));
+    let processor = builder.on_event(|_, _| async { Ok(()) }).build().unwrap();
+    let error = soon("an answer", processor.start()).await.expect_err("it cannot start");
+    assert!(matches!(error, StartError::StoreTooSlow { deadline } if deadline == ms(400)), "{error}");
+    assert!(error.to_string().contains("longer `timing`"), "{error}");
+    // With times that suit the store it starts.
+    let (builder, ready) = world.prepare("b");
+    ready.store.set(Fault::Slow(secs(3)));
+    let timing = partita_core::coordination::Timing::new(secs(10), secs(50)).unwrap();
+    let processor = builder.timing(timing).on_event(|_, _| async { Ok(()) }).build().unwrap();
+    let b = ready.started(soon("the start", processor.start()).await.unwrap());
+    b.owns(1).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_hub_that_stops_answering_later_stops_nothing() {
     let world = World::new(2);
     let a = world.join_with("a", |builder| builder.discovery_interval(secs(1)), nothing()).await;
@@ -190,6 +208,18 @@ async fn an_instance_whose_handlers_cannot_run_leaves_the_partitions_to_others()
     let calls = ready.store.calls();
     tokio::time::sleep(secs(60)).await;
     assert!(ready.store.calls() - calls < 60 * 10, "{} calls in a minute", ready.store.calls() - calls);
+}
+
+/// More pumps are gone at once than reports fit into the queue.
+#[tokio::test(start_paused = true)]
+async fn pumps_that_are_gone_are_noticed_although_the_queue_of_reports_is_full() {
+    let world = World::new(1_100);
+    let (builder, ready) = world.prepare("headless");
+    let builder = builder.runtime(Headless(ready.machine.clone()));
+    let processor = builder.on_event(|_, _| async { Ok(()) }).build().unwrap();
+    let _headless = soon("the start", processor.start()).await.unwrap();
+    let b = world.join("b").await;
+    b.owns(1_100).await;
 }
 
 #[tokio::test(start_paused = true)]

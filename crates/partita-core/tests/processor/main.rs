@@ -1,6 +1,7 @@
 //! The processor's promises beyond the documents: whole processors on the memory store and the memory hub.
 
 mod checkpoints;
+mod churn;
 mod faults;
 mod gaps;
 mod handlers;

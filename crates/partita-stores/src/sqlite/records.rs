@@ -211,7 +211,8 @@ fn put_instance(db: &Connection, scope: &ScopeRow, row: &InstanceRow) -> Result<
         of_incarnation(&record.incarnation),
         &*record.host,
         record.started.millis(),
-        i64::try_from(record.ttl.as_millis()).unwrap_or(i64::MAX),
+        // Rounded up: a ttl that looks shorter would let a live instance be buried.
+        i64::try_from(record.ttl.as_nanos().div_ceil(1_000_000)).unwrap_or(i64::MAX),
         record.stopping,
         rows::of_partitions(&record.declines),
         stored(record.beat),

@@ -12,7 +12,7 @@ impl Native {
     /// Computes the plan from the latest view and starts what it asks of us.
     pub(super) fn act(&mut self, now: Tick, out: &mut Vec<Effect>) {
         let cycle = self.config.timing.cycle();
-        let settled = self.group.is_settled(now, cycle);
+        let settled = self.group.membership.is_settled(now, cycle);
         let Some(plan) = self.plan(now, settled) else { return };
         for partition in &plan.withdrawals {
             self.write_if_idle(now, partition, WriteKind::Withdraw, out);
@@ -26,7 +26,7 @@ impl Native {
         }
         self.bury_idle(now, out);
         if !settled {
-            self.look_at(self.group.settles_at(cycle).max(now + cycle / 20));
+            self.look_at(self.group.membership.settles_at(cycle).max(now + cycle / 20));
         }
     }
 
@@ -61,7 +61,7 @@ impl Native {
                 }
             })
             .collect();
-        let members = self.members(now).map(|seen| {
+        let members = self.members(now).into_iter().map(|seen| {
             let mut declines = seen.record.declines.clone();
             if self.is_silent(seen) {
                 // It keeps what it has until it is buried, but what nobody reads must not wait for it.
@@ -89,7 +89,7 @@ impl Native {
     /// Buries those who fell silent without owning anything. Until that is done a newcomer, who has not watched them
     /// for long enough, counts them in. One instance sees to it: the first.
     fn bury_idle(&mut self, now: Tick, out: &mut Vec<Effect>) {
-        let first = self.members(now).map(|seen| &seen.record.incarnation).min();
+        let first = self.members(now).into_iter().map(|seen| &seen.record.incarnation).min();
         if first != Some(&self.me.incarnation) {
             return;
         }

@@ -126,7 +126,7 @@ impl Native {
             }
             CheckpointOutcome::Fenced(record) => {
                 tracing::warn!(%partition, %epoch, by = %record.epoch, "checkpoint refused: a newer owner sealed it");
-                self.abandon(partition, RevokeReason::Fenced, out);
+                self.abandon(now, partition, RevokeReason::Fenced, out);
                 self.look(now, out);
             }
         }

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use super::membership::Membership;
 use super::retry::Retry;
 use super::{Life, Native, Purpose, Timer, is_live};
 use crate::balance::OwnerState;
@@ -27,6 +28,15 @@ pub(super) struct Seen {
     pub(super) view: GroupView,
 }
 
+/// What our own clock says about an instance.
+struct Watch {
+    version: Version,
+    /// Since when its record has had that version.
+    since: Tick,
+    /// When it was first seen.
+    first: Tick,
+}
+
 #[derive(Default)]
 pub(super) struct Group {
     busy: bool,
@@ -38,11 +48,8 @@ pub(super) struct Group {
     last_took: Duration,
     retry: Retry,
     pub(super) latest: Option<Seen>,
-    /// Since when, by our own clock, each instance's record has had its version.
-    watches: BTreeMap<Incarnation, (Version, Tick)>,
-    members: BTreeSet<Incarnation>,
-    members_since: Tick,
-    members_views: u32,
+    watches: BTreeMap<Incarnation, Watch>,
+    pub(super) membership: Membership,
     /// Whom we are declaring dead, and whether a call is under way or has failed.
     pub(super) burials: BTreeMap<Incarnation, (bool, Retry)>,
     /// Whether the lease is known to have run out.
@@ -104,13 +111,9 @@ impl Group {
         })
     }
 
-    /// Whether the membership has been the same for two views and for half a cycle.
-    pub(super) fn is_settled(&self, now: Tick, cycle: Duration) -> bool {
-        self.members_views >= 2 && now >= self.settles_at(cycle)
-    }
-
-    pub(super) fn settles_at(&self, cycle: Duration) -> Tick {
-        self.members_since + cycle / 2
+    /// When, by our own clock, an instance was first seen.
+    pub(super) fn first_seen(&self, incarnation: &Incarnation) -> Option<Tick> {
+        self.watches.get(incarnation).map(|watch| watch.first)
     }
 }
 
@@ -173,8 +176,8 @@ impl Native {
         self.watch(now, &view, out);
         self.watch_hubs(now, &view, out);
         self.group.latest = Some(Seen { sent, view });
-        self.count_members(now);
         self.reconcile_all(now, sent, out);
+        self.count_members(now);
         self.act(now, out);
         self.schedule_look(now, sent);
         if again {
@@ -213,11 +216,13 @@ impl Native {
         let before = std::mem::take(&mut self.group.watches);
         for seen in &view.instances {
             let incarnation = &seen.record.incarnation;
-            let since = match before.get(incarnation) {
-                Some((version, since)) if *version == seen.version => *since,
-                _ => now,
+            let (since, first) = match before.get(incarnation) {
+                Some(watch) if watch.version == seen.version => (watch.since, watch.first),
+                Some(watch) => (now, watch.first),
+                None => (now, now),
             };
-            self.group.watches.insert(incarnation.clone(), (seen.version.clone(), since));
+            let watch = Watch { version: seen.version.clone(), since, first };
+            self.group.watches.insert(incarnation.clone(), watch);
             let me = &self.me.incarnation;
             let namesake = incarnation.id() == me.id() && incarnation != me && is_live(seen.record.state);
             if namesake
@@ -257,9 +262,9 @@ impl Native {
     }
 
     /// Whether the rules allow to declare this instance dead.
-    fn may_bury(&self, now: Tick, seen: &InstanceSeen) -> bool {
+    pub(super) fn may_bury(&self, now: Tick, seen: &InstanceSeen) -> bool {
         let watched = self.group.watches.get(&seen.record.incarnation);
-        let watched = watched.is_some_and(|(_, since)| now.since(*since) >= self.watch_of(seen));
+        let watched = watched.is_some_and(|watch| now.since(watch.since) >= self.watch_of(seen));
         is_live(seen.record.state)
             && seen.record.incarnation != self.me.incarnation
             && seen.age >= self.ttl_of(seen)
@@ -287,32 +292,11 @@ impl Native {
         }
     }
 
-    /// Those that take part in the plan.
-    pub(super) fn members(&self, now: Tick) -> impl Iterator<Item = &InstanceSeen> {
-        let instances =
-            self.group.latest.as_ref().map(|seen| seen.view.instances.as_slice()).unwrap_or_default();
-        instances.iter().filter(move |seen| {
-            is_live(seen.record.state) && !seen.record.stopping && !self.may_bury(now, seen)
-        })
-    }
-
     /// Those that may be declared dead.
     pub(super) fn expired(&self, now: Tick) -> Vec<Incarnation> {
         let Some(latest) = &self.group.latest else { return Vec::new() };
         let expired = latest.view.instances.iter().filter(|seen| self.may_bury(now, seen));
         expired.map(|seen| seen.record.incarnation.clone()).collect()
-    }
-
-    fn count_members(&mut self, now: Tick) {
-        let members: BTreeSet<Incarnation> =
-            self.members(now).map(|seen| seen.record.incarnation.clone()).collect();
-        if members == self.group.members {
-            self.group.members_views += 1;
-        } else {
-            self.group.members = members;
-            self.group.members_since = now;
-            self.group.members_views = 1;
-        }
     }
 
     /// Plans the next look: when the first silent instance may be buried, or soon if we wait for something on a
@@ -326,10 +310,10 @@ impl Native {
             .iter()
             .filter(|seen| is_live(seen.record.state) && seen.record.incarnation != self.me.incarnation)
             .filter_map(|seen| {
-                let (_, since) = self.group.watches.get(&seen.record.incarnation)?;
+                let watch = self.group.watches.get(&seen.record.incarnation)?;
                 // A millisecond more, because ages are compared by another clock.
                 let expires = sent + self.ttl_of(seen).saturating_sub(seen.age);
-                let at = expires.max(*since + self.watch_of(seen));
+                let at = expires.max(watch.since + self.watch_of(seen));
                 Some(at + Duration::from_millis(1))
             })
             .filter(|at| *at > now)

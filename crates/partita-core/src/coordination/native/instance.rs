@@ -1,9 +1,10 @@
 //! This instance's own record: register, heartbeat, being buried, leaving.
 
 use super::retry::Retry;
+use super::slot::Pump;
 use super::{Life, Native, Purpose, Timer, is_live};
-use crate::coordination::{DrainReason, Effect, RevokeReason, StoreAnswer, StoreCall};
-use crate::model::{Incarnation, InstanceId, Tick, Timestamp};
+use crate::coordination::{CancelReason, DrainReason, Effect, RevokeReason, StoreAnswer, StoreCall};
+use crate::model::{Incarnation, InstanceId, PartitionId, Tick, Timestamp};
 use crate::processor::Operation;
 use crate::store::{
     FAILING_TOLD_MAX, FailingPartition, InstanceDetails, InstanceOutcome, InstanceRecord, InstanceSeen,
@@ -16,6 +17,8 @@ pub(super) struct Me {
     version: Option<Version>,
     /// The number of the last acknowledged heartbeat.
     beat: u64,
+    /// What the last heartbeat said that we decline.
+    declines: Vec<PartitionId>,
     /// Counts the writes of this incarnation.
     pub(super) ops: u64,
     /// When the heartbeat after `beat` was first sent, if it was.
@@ -32,6 +35,7 @@ impl Me {
             incarnation: Incarnation::new(id.clone(), rng.u128(..)),
             version: None,
             beat: 0,
+            declines: Vec::new(),
             ops: 0,
             first_sent: None,
             due: Tick(0),
@@ -49,12 +53,7 @@ impl Native {
             started: self.stamp(now),
             ttl: self.config.timing.ttl(),
             stopping: self.is_stopping(),
-            declines: self
-                .slots
-                .iter()
-                .filter(|(_, slot)| slot.declines(now))
-                .map(|(partition, _)| partition.clone())
-                .collect(),
+            declines: self.declined(now),
             state: InstanceState::Live,
             beat,
             details: InstanceDetails {
@@ -73,6 +72,16 @@ impl Native {
         failing
     }
 
+    fn declined(&self, now: Tick) -> Vec<PartitionId> {
+        let declined = self.slots.iter().filter(|(_, slot)| slot.declines(now));
+        declined.map(|(partition, _)| partition.clone()).collect()
+    }
+
+    /// Whether it is in the store's hands that this incarnation takes part.
+    fn is_joining(&self) -> bool {
+        matches!(self.life, Life::Joining | Life::Buried)
+    }
+
     /// When this life began, for people.
     fn stamp(&self, now: Tick) -> Timestamp {
         if planted!(RemoteTimestamp) { Timestamp((now.0 / 1_000_000) as i64) } else { self.config.started }
@@ -80,11 +89,12 @@ impl Native {
 
     /// Heartbeats, or registers first.
     pub(super) fn beat_if_due(&mut self, now: Tick, out: &mut Vec<Effect>) {
-        if self.me.busy || now < self.me.due || matches!(self.life, Life::Buried | Life::Stopped) {
+        if self.me.busy || now < self.me.due || self.life == Life::Stopped {
             return;
         }
+        self.me.declines = self.declined(now);
         match self.me.version.clone() {
-            None if self.life != Life::Joining => {}
+            None if !self.is_joining() => {}
             None => {
                 self.me.busy = true;
                 let write = InstanceWrite::Register(self.my_record(now, 0));
@@ -123,7 +133,7 @@ impl Native {
             // The answer to an earlier try was lost: nobody else knows this incarnation. The record's age counts
             // from that try, so the lease has to begin with a heartbeat.
             InstanceOutcome::Refused(Some(seen)) if is_live(seen.record.state) => {
-                self.life = if self.life == Life::Joining { Life::Running } else { self.life };
+                self.life = if self.is_joining() { Life::Running } else { self.life };
                 out.push(Effect::Registered);
                 self.me.version = Some(seen.version);
                 self.me.beat = seen.record.beat;
@@ -137,7 +147,7 @@ impl Native {
     }
 
     fn join(&mut self, now: Tick, sent: Tick, seen: InstanceSeen, out: &mut Vec<Effect>) {
-        if self.life == Life::Joining {
+        if self.is_joining() {
             self.life = Life::Running;
         }
         out.push(Effect::Registered);
@@ -186,8 +196,11 @@ impl Native {
         self.extend_leases(now, out);
         self.timer(self.lease.valid_until(), Timer::Lapse);
         self.timer(self.lease.hard_stop(), Timer::HardStop);
-        let cycle = self.config.timing.cycle().mul_f64(0.9 + 0.2 * self.rng.f64());
-        let told_all = seen.record.stopping == self.is_stopping();
+        let jitter = self.rng.f64();
+        // The first heartbeat comes early: with it a newcomer counts.
+        let cycles = if self.me.beat == 0 { 0.4 + 0.05 * jitter } else { 0.9 + 0.2 * jitter };
+        let cycle = self.config.timing.cycle().mul_f64(cycles);
+        let told_all = seen.record.stopping == self.is_stopping() && self.me.declines == self.declined(now);
         self.beat_at(if told_all { (sent + cycle).max(now) } else { now });
         self.look(now, out);
     }
@@ -202,7 +215,7 @@ impl Native {
 
     /// The lease has run out, unless a heartbeat was acknowledged in the meantime.
     pub(super) fn on_lapse(&mut self, now: Tick, out: &mut Vec<Effect>) {
-        if self.lease.is_valid(now) || self.group.lapsed || self.life == Life::Buried {
+        if self.lease.is_valid(now) || self.group.lapsed || self.is_joining() {
             return;
         }
         self.group.lapsed = true;
@@ -220,8 +233,9 @@ impl Native {
             return;
         }
         for (partition, slot) in &self.slots {
-            if slot.has_pump() {
-                out.push(Effect::Cancel { partition: partition.clone() });
+            // The last word of a handler that has lost its partition is not bound by the lease.
+            if matches!(slot.pump, Pump::Open | Pump::Draining { .. }) {
+                out.push(Effect::Cancel { partition: partition.clone(), reason: CancelReason::Lost });
             }
         }
     }
@@ -238,15 +252,19 @@ impl Native {
         self.group.forget();
         let partitions: Vec<_> = self.slots.keys().cloned().collect();
         for partition in &partitions {
-            self.abandon(partition, RevokeReason::Buried, out);
+            self.abandon(now, partition, RevokeReason::Buried, out);
         }
         if self.is_stopping() {
             self.failures.push("declared dead by the others while stopping".to_owned());
+            self.me.version = None;
+            self.me.busy = false;
         } else {
+            // At once: a call that does not end keeps its own partition from being opened here, and nothing else.
             self.life = Life::Buried;
+            self.me = Me::new(&self.config.id, &mut self.rng);
+            self.lease = super::Lease::new(self.config.timing);
+            self.beat_now(now, out);
         }
-        self.me.version = None;
-        self.me.busy = false;
         self.progress(now, out);
     }
 
@@ -287,22 +305,13 @@ impl Native {
         self.stopped(out);
     }
 
-    /// Goes on where waiting for everything else has ended: joins again after a burial, leaves at the end of a stop.
+    /// Goes on where waiting for everything else has ended: leaves at the end of a stop.
     pub(super) fn progress(&mut self, now: Tick, out: &mut Vec<Effect>) {
-        let idle = match self.life {
-            Life::Buried => !self.slots.values().any(super::Slot::has_pump),
-            Life::Stopping { .. } => self.slots.values().all(|slot| slot.is_done(&self.me.incarnation)),
-            Life::Joining | Life::Running | Life::Stopped => false,
-        };
-        if !idle {
+        let stopping = matches!(self.life, Life::Stopping { .. });
+        if !stopping || !self.slots.values().all(|slot| slot.is_done(&self.me.incarnation)) {
             return;
         }
-        if self.life == Life::Buried {
-            self.me = Me::new(&self.config.id, &mut self.rng);
-            self.lease = super::Lease::new(self.config.timing);
-            self.life = Life::Joining;
-            self.beat_now(now, out);
-        } else if self.me.version.is_none() {
+        if self.me.version.is_none() {
             self.stopped(out);
         } else if let Some(expect) = self
             .group

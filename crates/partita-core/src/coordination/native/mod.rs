@@ -1,7 +1,8 @@
 //! Partita's own protocol: one heartbeat per instance, burial of the dead, sealed checkpoints, hand-offs.
 //!
 //! - `instance`: this instance's record: register, heartbeat, being buried, leaving.
-//! - `group`: views of the group: watching the others, membership, who may be buried.
+//! - `group`: views of the group: watching the others, who may be buried.
+//! - `membership`: who takes part in the plan, and when the members have settled.
 //! - `act`: the plan's part that is ours: bury, claim, request, withdraw.
 //! - `slot`: what is known of one partition and what runs here for it.
 //! - `partition`: one partition's life here: reconciled with the record, opened, drained.
@@ -12,6 +13,7 @@ mod act;
 mod checkpoints;
 mod group;
 mod instance;
+mod membership;
 mod ownership;
 mod partition;
 mod retry;
@@ -64,7 +66,7 @@ pub(crate) struct Config {
 enum Life {
     Joining,
     Running,
-    /// Declared dead; waits for its pumps to end.
+    /// Declared dead; joins again as another incarnation.
     Buried,
     Stopping {
         /// When it leaves whatever is left.
@@ -95,6 +97,8 @@ enum Timer {
     HardStop,
     Stop,
     Slot(PartitionId),
+    /// A revoked pump should have ended by then.
+    Stuck(PartitionId),
 }
 
 pub(crate) struct Native {
@@ -186,6 +190,7 @@ impl Native {
                 Timer::HardStop => self.on_hard_stop(now, out),
                 Timer::Stop => self.on_stop_deadline(now, out),
                 Timer::Slot(partition) => self.drive(now, &partition, out),
+                Timer::Stuck(partition) => self.on_stuck(now, &partition, out),
             }
         }
     }
@@ -299,6 +304,10 @@ impl Coordination for Native {
     fn listens_as(&self) -> Option<(&Incarnation, u64, Tick)> {
         let latest = self.group.latest.as_ref()?;
         Some((&self.me.incarnation, latest.view.cursor, latest.sent))
+    }
+
+    fn hard_stop(&self) -> Tick {
+        self.lease.hard_stop()
     }
 
     fn view(&self) -> CoordinationView<'_> {

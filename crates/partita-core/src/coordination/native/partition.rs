@@ -1,10 +1,12 @@
 //! One partition's life on this instance: claimed or handed over, opened, drained, passed on.
 
+use std::time::Duration;
+
 use super::checkpoints::Checkpoints;
 use super::retry::Retry;
 use super::slot::{Pump, WriteKind};
 use super::{Life, Native, Purpose, Timer};
-use crate::coordination::{DrainReason, Effect, RevokeReason, StoreCall, Target};
+use crate::coordination::{CancelReason, DrainReason, Effect, RevokeReason, StoreCall, Target};
 use crate::model::{Epoch, PartitionId, Tick};
 use crate::processor::Operation;
 use crate::store::{
@@ -108,7 +110,7 @@ impl Native {
                 }
             }
             Pump::Open | Pump::Draining { .. } => {
-                self.abandon(partition, RevokeReason::OwnershipLost, out);
+                self.abandon(now, partition, RevokeReason::OwnershipLost, out);
             }
             Pump::Drained { .. } if !owned => self.close(partition, None, out),
             Pump::Sealing if !(owned && same_epoch) => slot.pump = Pump::Absent,
@@ -265,13 +267,14 @@ impl Native {
 
     /// Cuts off a call that outlasts the drain time; gives the hand-off up if the call cannot be cut off.
     fn check_drain(&mut self, now: Tick, partition: &PartitionId, out: &mut Vec<Effect>) {
-        let grace = self.config.timing.cycle() / 4;
+        let grace = self.grace();
         let Some(slot) = self.slots.get_mut(partition) else { return };
         let Pump::Draining { reason, deadline, cut } = &mut slot.pump else { return };
         match cut {
             None if now >= *deadline => {
                 *cut = Some(now);
-                out.push(Effect::Cancel { partition: partition.clone() });
+                let reason = CancelReason::DrainTime;
+                out.push(Effect::Cancel { partition: partition.clone(), reason });
                 self.timer(now + grace, Timer::Slot(partition.clone()));
             }
             Some(at)
@@ -333,8 +336,11 @@ impl Native {
     }
 
     pub(super) fn on_ended(&mut self, now: Tick, partition: &PartitionId, out: &mut Vec<Effect>) {
-        let Some(slot) = self.slots.get(partition) else { return };
-        if !matches!(slot.pump, Pump::Ending) {
+        let Some(slot) = self.slots.get_mut(partition) else { return };
+        if std::mem::take(&mut slot.stuck) {
+            tracing::info!(%partition, "the call that went on has ended");
+            self.beat_now(now, out);
+        } else if !matches!(slot.pump, Pump::Ending) {
             // Nobody told it to: the runtime of the handlers is gone, or it panicked. Somebody else may do better.
             Self::report(Some(partition), Operation::Drain, "the pump ended unexpectedly: giving it up", out);
             self.decline(now, partition, out);
@@ -380,7 +386,14 @@ impl Native {
     }
 
     /// Gives up what runs here for a partition that is no longer ours.
-    pub(super) fn abandon(&mut self, partition: &PartitionId, reason: RevokeReason, out: &mut Vec<Effect>) {
+    pub(super) fn abandon(
+        &mut self,
+        now: Tick,
+        partition: &PartitionId,
+        reason: RevokeReason,
+        out: &mut Vec<Effect>,
+    ) {
+        let grace = self.grace();
         let me = &self.me.incarnation;
         let Some(slot) = self.slots.get_mut(partition) else { return };
         if reason == RevokeReason::Buried {
@@ -397,12 +410,32 @@ impl Native {
             Pump::Open | Pump::Draining { .. } => {
                 slot.pump = if planted!(TwoPumps) { Pump::Absent } else { Pump::Ending };
                 slot.checkpoint.forget();
+                slot.confirmed = false;
                 out.push(Effect::Revoke { partition: partition.clone(), reason });
+                self.timer(now + grace, Timer::Stuck(partition.clone()));
             }
             Pump::Drained { .. } => self.close(partition, None, out),
             Pump::Sealing => slot.pump = Pump::Absent,
             Pump::Absent | Pump::Ending => {}
         }
+    }
+
+    /// How long a call that was cut off may take to end.
+    fn grace(&self) -> Duration {
+        self.config.timing.cycle() / 4
+    }
+
+    /// A call that was cut off goes on, on a blocked thread for example. No other pump may start beside it: the others are
+    /// told to do without this instance there.
+    pub(super) fn on_stuck(&mut self, now: Tick, partition: &PartitionId, out: &mut Vec<Effect>) {
+        let Some(slot) = self.slots.get_mut(partition) else { return };
+        if !matches!(slot.pump, Pump::Ending) || std::mem::replace(&mut slot.stuck, true) {
+            return;
+        }
+        let error = "a call of the handler goes on although the partition was lost: this instance does without the \
+                     partition until the call has ended; do not block in a handler";
+        Self::report(Some(partition), Operation::Drain, error, out);
+        self.beat_now(now, out);
     }
 
     /// After a lapse no pump counts as confirmed.

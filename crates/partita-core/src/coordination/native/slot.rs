@@ -72,6 +72,8 @@ pub(super) struct Slot {
     pub(super) retry: Retry,
     /// Until when this instance does not want the partition, and tells the others.
     pub(super) declined_until: Tick,
+    /// A call that was cut off goes on: this instance cannot have the partition until it has ended.
+    pub(super) stuck: bool,
     /// Until when a running call keeps us from handing it over, or an owner has told us so.
     pub(super) refused_until: Tick,
     pub(super) checkpoint: Checkpoints,
@@ -85,7 +87,7 @@ impl Slot {
     }
 
     pub(super) fn declines(&self, now: Tick) -> bool {
-        now < self.declined_until
+        self.stuck || now < self.declined_until
     }
 
     pub(super) fn is_owned_by(&self, me: &Incarnation) -> bool {

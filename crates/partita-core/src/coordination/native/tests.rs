@@ -15,10 +15,11 @@ use crate::model::{
     ConsumerGroup, Epoch, HubName, Incarnation, InstanceId, Namespace, Offset, PartitionId, Position, Scope,
     SequenceNumber, StreamPosition, Tick, Timestamp,
 };
+use crate::processor::{ErrorReport, Operation};
 use crate::source::HubDescription;
 use crate::store::{
-    CheckpointStore, CheckpointWrite, InstanceRecord, InstanceState, InstanceWrite, MemoryStore, MoveReason,
-    Op, OwnershipOutcome, OwnershipWrite, Resume, StoreError,
+    CheckpointStore, CheckpointWrite, InstanceRecord, InstanceSeen, InstanceState, InstanceWrite,
+    MemoryStore, MoveReason, Op, OwnershipOutcome, OwnershipWrite, Resume, StoreError,
 };
 
 const MS: Duration = Duration::from_millis(1);
@@ -31,6 +32,7 @@ struct Bench {
     scope: Scope,
     calls: VecDeque<(CallId, StoreCall)>,
     effects: Vec<Effect>,
+    reports: Vec<ErrorReport>,
 }
 
 impl Bench {
@@ -63,6 +65,7 @@ impl Bench {
             scope,
             calls: VecDeque::new(),
             effects: Vec::new(),
+            reports: Vec::new(),
         };
         bench.apply(Input::Hub(HubDescription {
             namespace: Namespace::new("n"),
@@ -79,7 +82,7 @@ impl Bench {
         for effect in out {
             match effect {
                 Effect::Call(id, call) => self.calls.push_back((id, call)),
-                Effect::Report(_) => {}
+                Effect::Report(report) => self.reports.push(report),
                 other => self.effects.push(other),
             }
         }
@@ -146,6 +149,25 @@ impl Bench {
         }
     }
 
+    /// The record of this instance, as the store has it.
+    fn me(&self) -> InstanceSeen {
+        let StoreAnswer::View(view) = self.in_store(StoreCall::View) else { unreachable!() };
+        let me = self.core.view().me;
+        view.instances.into_iter().find(|seen| seen.record.incarnation == *me).expect("registered")
+    }
+
+    /// The others declare this instance dead, and it hears of it.
+    fn bury_me(&mut self) {
+        let me = self.me();
+        self.in_store(StoreCall::Instance(InstanceWrite::Bury {
+            victim: me.record.incarnation,
+            expect: me.version,
+            age_min: Duration::ZERO,
+        }));
+        self.pass(2_000 * MS);
+        self.answer_all();
+    }
+
     fn saw(&self, wanted: impl Fn(&Effect) -> bool) -> bool {
         self.effects.iter().any(wanted)
     }
@@ -155,6 +177,7 @@ impl Bench {
         self.join(Incarnation::new(InstanceId::new("other"), 1))
     }
 
+    /// One that has been heard of since it registered.
     fn join(&self, other: Incarnation) -> Incarnation {
         self.in_store(StoreCall::Instance(InstanceWrite::Register(InstanceRecord {
             incarnation: other.clone(),
@@ -164,7 +187,7 @@ impl Bench {
             ttl: Timing::FAST.ttl(),
             declines: Vec::new(),
             state: InstanceState::Live,
-            beat: 0,
+            beat: 1,
             details: Default::default(),
         })));
         other
@@ -393,4 +416,51 @@ fn checkpoints_are_coalesced_to_the_newest_position() {
         bench.apply(Input::Answer(id, Ok(answer)));
     }
     assert_eq!(written, [1, 9]);
+}
+
+#[test]
+fn a_buried_instance_joins_again_at_once_without_the_partition_whose_call_goes_on() {
+    let mut bench = Bench::with_partitions(2);
+    bench.answer_all();
+    assert_eq!((bench.opened(), bench.opened()), (Some(Epoch(1)), Some(Epoch(1))));
+    let former = bench.core.view().me.clone();
+    bench.effects.clear();
+    bench.bury_me();
+    assert_ne!(*bench.core.view().me, former);
+    assert!(bench.saw(|effect| matches!(effect, Effect::Registered)), "it waits for its calls");
+    // One call ends when it is cut off, the other does not.
+    bench.apply(Input::Pump(1.into(), Epoch(1), PumpEvent::Ended));
+    for _ in 0..5 {
+        bench.pass(100 * MS);
+        bench.answer_all();
+    }
+    assert_eq!(bench.me().record.declines, [p0()]);
+    let stuck: Vec<_> = bench.reports.iter().filter(|report| report.operation == Operation::Drain).collect();
+    assert_eq!(stuck.iter().map(|report| report.partition.clone()).collect::<Vec<_>>(), [Some(p0())]);
+    assert!(stuck[0].error.to_string().contains("goes on"), "{}", stuck[0].error);
+    assert!(bench.opened().is_some() && bench.opened().is_none(), "the other partition, and nothing else");
+    // Once the call has ended, the partition is wanted again.
+    bench.apply(Input::Pump(p0(), Epoch(1), PumpEvent::Ended));
+    bench.answer_all();
+    assert_eq!(bench.me().record.declines, []);
+    for _ in 0..5 {
+        bench.pass(100 * MS);
+        bench.answer_all();
+    }
+    assert!(bench.opened().is_some());
+}
+
+#[test]
+fn a_decline_that_crosses_a_heartbeat_is_told_by_the_next_one_at_once() {
+    let mut bench = Bench::with_partitions(2);
+    bench.answer_all();
+    bench.pass(500 * MS);
+    let (id, beat) = bench.calls.pop_front().expect("the heartbeat");
+    assert!(matches!(beat, StoreCall::Instance(InstanceWrite::Beat { .. })));
+    let give_up = PumpEvent::Drained { last: None, cancelled: false, give_up: true };
+    bench.apply(Input::Pump(p0(), Epoch(1), give_up));
+    let answer = bench.in_store(beat);
+    bench.apply(Input::Answer(id, Ok(answer)));
+    bench.answer_all();
+    assert_eq!(bench.me().record.declines, [p0()]);
 }
