@@ -49,7 +49,7 @@ mod tests {
     fn connections_of_all_kinds_together_leave_what_the_log_needs() {
         for open in [0, 64, 100, 128, 256, 1_024, 20_000, 1 << 20] {
             let Budget { connections, http, .. } = divide(Some(open), 20_000);
-            assert!(connections >= 1 && connections <= 20_000 && (4..=256).contains(&http));
+            assert!((1..=20_000).contains(&connections) && (4..=256).contains(&http));
             if open >= 128 {
                 let taken = (connections + http) as u64;
                 assert!(taken + RESERVED_MIN.max(open / 4) <= open, "{open}: {taken}");
