@@ -216,7 +216,7 @@ fn print_all(
                 missed.add(&gap);
                 let mut err = Out::stderr();
                 let word = err.paint(Tone::Bad, "warning:");
-                err.line(&format!("{word} partition {partition}: {gap}"))?;
+                err.line(&format!("{word} {}", tame(&format!("partition {partition}: {gap}"))))?;
             }
             Some(Said::Silence(text)) if printer.printed() == 0 => Out::stderr().line(&text)?,
             Some(Said::Note(_) | Said::Silence(_)) => {}

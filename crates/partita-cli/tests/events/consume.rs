@@ -186,3 +186,36 @@ fn a_group_that_is_not_there_is_told() {
         assert!(said.contains(part), "{said}");
     }
 }
+
+#[test]
+fn events_that_retention_removed_are_told_with_their_numbers_and_by_the_exit_code() {
+    let hub = Hub::start(&["--hub", "eh1:1", "--retention-size", "4MiB"]);
+    let body = "x".repeat(60_000);
+    wait_for("retention", || {
+        produce(&hub, &["eh1", "--body", &body, "-n", "50"], b"");
+        let shown = run(&hub, &["consume", "eh1", "-n", "1", "--format", "{sequence}"], b"");
+        text(&shown.stdout).trim().parse::<u64>().ok().filter(|first| *first > 0)
+    });
+    let args = ["consume", "eh1", "--from", "seq:0", "--until-end", "--quiet", "--format", "{sequence}"];
+    let output = run(&hub, &args, b"");
+    let (printed, said) = (text(&output.stdout), text(&output.stderr));
+    let first: u64 = printed.lines().next().unwrap().parse().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    let gap = format!("events 0 to {} were removed by retention before they were read", first - 1);
+    assert!(said.contains(&gap), "{said}");
+    assert!(said.contains(&format!("error: {first} events were removed")), "{said}");
+    // What is asked for and there is no loss.
+    let output = run(&hub, &["consume", "eh1", "--until-end", "--format", "{sequence}"], b"");
+    assert!(output.status.success(), "{}", text(&output.stderr));
+}
+
+#[test]
+fn all_events_of_1024_partitions_are_sent_and_printed() {
+    let hub = Hub::start(&["--memory", "--hub", "eh1:1024"]);
+    let lines: Vec<String> = (0..2_048).map(|n| format!("event {n:04}")).collect();
+    produce(&hub, &["eh1"], (lines.join("\n") + "\n").as_bytes());
+    let printed = text(&consume(&hub, &["eh1"]));
+    let mut printed: Vec<&str> = printed.lines().collect();
+    printed.sort_unstable();
+    assert_eq!(printed, lines);
+}
