@@ -194,7 +194,7 @@ impl From<ReadError> for Refusal {
             ReadError::Ahead { .. } | ReadError::Gone { .. } | ReadError::OffsetGone { .. } => {
                 Self::new(ARGUMENT_ERROR, error.to_string())
             }
-            // Damage does not pass: no client tries again by itself after this condition.
+            // Damage does not pass, and this condition is not one to try again after.
             ReadError::Corrupt { .. } => Self::new(NOT_ALLOWED, error.to_string()),
             other => Self::new(INTERNAL_ERROR, other.to_string()),
         }
