@@ -134,7 +134,7 @@ pub enum CheckpointChange {
     Keep(CheckpointRecord),
     /// It is refused: the record is sealed by another epoch.
     Fenced(CheckpointRecord),
-    /// It is refused: the position would fall.
+    /// It is refused: the position would fall, or the same writer has written since.
     Behind(CheckpointRecord),
 }
 
@@ -230,6 +230,10 @@ fn advance(
     let held = current.cloned().unwrap_or_else(|| unsealed(partition, op));
     if held.epoch != epoch && !planted!(FenceRemoved) {
         return CheckpointChange::Fenced(held);
+    }
+    // Sent before the write that the record shows, and come after it. It must not undo a seek.
+    if held.op.by == op.by && op.number < held.op.number {
+        return CheckpointChange::Behind(held);
     }
     if held.stream.as_ref() == stream
         && let Some(resume) = &held.resume

@@ -152,6 +152,38 @@ pub async fn seek_goes_back(harness: &dyn StoreHarness) {
     assert_eq!(applied(group.advance(&p, 3, 3).await).resume, after(3));
 }
 
+/// A checkpoint that was sent before a seek and comes after it does not undo the seek, nor what was handled since.
+pub async fn late_checkpoint_does_not_undo_a_seek(harness: &dyn StoreHarness) {
+    let (group, p, _) = sealed(harness, 3, 10).await;
+    let owner = incarnation("owner");
+    let advance = |to, op| CheckpointWrite::Advance {
+        partition: p.clone(),
+        epoch: Epoch(3),
+        last: position(to),
+        stream: None,
+        op,
+    };
+    let (late, later) = (group.op(&owner), group.op(&owner));
+    let resume = Resume::At(Position::at_sequence(SequenceNumber(2)));
+    let seek = CheckpointWrite::Seek {
+        partition: p.clone(),
+        epoch: Epoch(3),
+        resume,
+        stream: None,
+        op: group.op(&owner),
+    };
+    let sought = applied(group.checkpoint(seek).await);
+    for to in [5, 20] {
+        let outcome = group.checkpoint(advance(to, late.clone())).await;
+        assert!(matches!(outcome, CheckpointOutcome::Behind(_)), "it was sent before the seek: {outcome:?}");
+    }
+    assert_eq!(group.stored(&p).await, Some(sought));
+    let handled = applied(group.checkpoint(advance(3, group.op(&owner))).await);
+    let outcome = group.checkpoint(advance(20, later)).await;
+    assert!(matches!(outcome, CheckpointOutcome::Behind(_)), "it was sent before the seek: {outcome:?}");
+    assert_eq!(group.stored(&p).await, Some(handled));
+}
+
 /// A seek of an epoch that did not seal the record is refused.
 pub async fn seek_of_a_former_epoch_is_fenced(harness: &dyn StoreHarness) {
     let (group, p, record) = sealed(harness, 3, 10).await;

@@ -103,6 +103,7 @@ macro_rules! __store_properties {
                 checkpoint_of_a_new_stream_may_start_over
                 concurrent_checkpoints_keep_the_highest
                 seek_goes_back
+                late_checkpoint_does_not_undo_a_seek
                 seek_of_a_former_epoch_is_fenced
                 positions_keep_their_form
             }
