@@ -263,8 +263,9 @@ fn two_demos_at_one_place_do_not_disturb_each_other() {
     let stderr = text(&named.stderr);
     assert!(stderr.contains("partita-demo is in use by another demo"), "{stderr}");
     let unnamed = demo_in(&dir, &SHORT).output().unwrap();
-    assert!(text(&unnamed.stdout).contains("are in partita-demo-2"), "{}", text(&unnamed.stdout));
-    assert!(unnamed.status.success());
+    let said = format!("{}{}", text(&unnamed.stdout), text(&unnamed.stderr));
+    assert!(text(&unnamed.stdout).contains("are in partita-demo-2"), "{said}");
+    assert!(unnamed.status.success(), "{said}");
     first.kill().unwrap();
     first.wait().unwrap();
 }

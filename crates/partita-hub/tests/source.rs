@@ -429,7 +429,7 @@ async fn damaged_events_end_every_reader_for_good_and_are_a_gap_once_they_are_gi
         let seqs: Vec<_> = events.iter().map(|event| event.sequence_number().0).collect();
         assert_eq!(seqs, (0..6).chain(9..15).collect::<Vec<_>>());
         let said: Vec<_> = gaps.iter().map(|gap| (gap.cause, gap.to_string())).collect();
-        let words = "events 6 to 8 are lost to damage, which was accepted; reading goes on at event 9";
+        let words = "events 6 to 8: lost to damage, which was accepted; reading goes on at event 9";
         assert_eq!(said, [(GapCause::Damage, words.to_owned())]);
     }
 }

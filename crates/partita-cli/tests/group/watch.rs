@@ -43,7 +43,10 @@ fn the_terminal_is_as_it_was_after_a_watch() {
     assert!(shown.starts_with("\x1b[?1049h\x1b[?25l"), "another screen, no cursor");
     let (drawn, left) = shown.split_once("\x1b[?25h\x1b[?1049l").expect("left again");
     let left: Vec<&str> = left.split("\r\n").collect();
-    assert!(left[0].contains("cg1 of eh1 at localhost: 32 partitions"), "what was seen last stays: {left:?}");
+    assert!(
+        left[0].contains("cg1 of eh1 at localhost:") && left[0].contains(": 32 partitions"),
+        "what was seen last stays: {left:?}"
+    );
     assert!(left.len() > 40, "all of it: {left:?}");
     // Each picture fits.
     for picture in drawn.split("\x1b[H").skip(1) {

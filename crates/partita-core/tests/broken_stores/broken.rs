@@ -8,7 +8,7 @@ use futures_util::future::BoxFuture;
 use partita_core::model::{ConsumerGroup, Epoch, Incarnation, PartitionId, Position, Scope, StreamId};
 use partita_core::store::{
     Adoption, CheckpointOutcome, CheckpointRecord, CheckpointStore, CheckpointWrite, GroupView,
-    InstanceOutcome, InstanceRecord, InstanceSeen, InstanceState, InstanceWrite, MemoryStore, MoveRecord,
+    InstanceOutcome, InstanceRecord, InstanceSeen, InstanceState, InstanceWrite, MemoryStore, MoveRecord, Op,
     Ownership, OwnershipOutcome, OwnershipWrite, Resume, StoreError, StoreProperties, StoreResult,
 };
 
@@ -30,6 +30,7 @@ pub(crate) enum Fault {
     StreamIgnored,
     RepeatRefused,
     SeekIgnored,
+    LateCheckpointTaken,
     TwoStepTransfer,
     TransferWithoutCheckpoint,
     StaleView,
@@ -197,6 +198,10 @@ impl Broken {
                     (Fault::MonotoneMissing, _) => {
                         let resume = Resume::After(last);
                         CheckpointWrite::Seek { partition, epoch, resume, stream, op }
+                    }
+                    (Fault::LateCheckpointTaken, _) => {
+                        let op = Op { number: u64::MAX, ..op };
+                        CheckpointWrite::Advance { partition, epoch, last, stream, op }
                     }
                     (Fault::StreamIgnored, Some(record)) => {
                         CheckpointWrite::Advance { partition, epoch, last, stream: record.stream, op }

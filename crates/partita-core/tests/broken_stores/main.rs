@@ -42,6 +42,7 @@ const FAULTS: &[(Fault, &[&str])] = &[
     (Fault::MonotoneMissing, &["checkpoint_never_falls", "concurrent_checkpoints_keep_the_highest"]),
     (Fault::StreamIgnored, &["checkpoint_of_a_new_stream_may_start_over"]),
     (Fault::RepeatRefused, &["checkpoint_repeats_are_harmless"]),
+    (Fault::LateCheckpointTaken, &["late_checkpoint_does_not_undo_a_seek"]),
     (Fault::SeekIgnored, &["seek_goes_back", "positions_keep_their_form"]),
     (Fault::TwoStepTransfer, &["refused_transfer_changes_nothing"]),
     (Fault::TransferWithoutCheckpoint, &["transfer_with_last_checkpoint_is_one_step"]),

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use partita_core::model::HubName;
 
 use super::BrokerError;
-use super::meta::Meta;
+use super::meta::{self, Meta};
 use crate::log::store::STORE;
 use crate::log::{Core, Disk, LogCheck, OpenError, OsDisk, OverlayDisk, Settings, Store};
 
@@ -96,10 +96,10 @@ impl OfflineData {
         for id in store.hubs()? {
             let dir = store.hub_dir(id);
             let fail = |source: io::Error| match source.kind() {
-                io::ErrorKind::InvalidData => OpenError::Damaged { path: dir.join("meta") },
-                _ => OpenError::io("reading", dir.join("meta"), source),
+                io::ErrorKind::InvalidData => OpenError::Damaged { path: dir.join(meta::FILE) },
+                _ => OpenError::io("reading", dir.join(meta::FILE), source),
             };
-            if let Some(meta) = Meta::load(&*overlay, &dir).map_err(fail)? {
+            if let Some(meta) = Meta::load(&*overlay, &dir.join(meta::FILE)).map_err(fail)? {
                 hubs.push((id, meta));
             }
         }

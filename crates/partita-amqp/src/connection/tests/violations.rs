@@ -92,7 +92,7 @@ fn a_channel_is_begun_once() {
 #[test]
 fn a_channel_beyond_the_agreed_ones_ends_the_connection() {
     let mut raw = Raw::open(options());
-    raw.frame(1024, &begin());
+    raw.frame(4096, &begin());
     assert_eq!(raw.closed_with(), condition::FRAMING_ERROR);
 }
 
