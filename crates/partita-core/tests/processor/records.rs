@@ -175,7 +175,7 @@ async fn a_start_is_refused_while_an_instance_lives_under_the_former_name() {
             }
         })
     };
-    let error = start("new", &source, &store, &errors).await.err().expect("it is refused");
+    let error = start("new", &source, &store, &errors).await.expect_err("it is refused");
     assert!(matches!(error, StartError::FormerNameInUse { .. }), "{error}");
     let said = error.to_string();
     assert!(said.contains("old still runs as host/hub/$Default") && said.contains("stop all"), "{said}");
@@ -192,7 +192,7 @@ async fn two_hubs_under_one_name_do_not_become_one_group() {
     let (store, errors) = (MemoryStore::new(), Errors::default());
     let a = start("a", &Described::new(&one, "host"), &store, &errors).await.unwrap();
     owns(&a, 4).await;
-    let error = start("b", &Described::new(&two, "host"), &store, &errors).await.err().expect("refused");
+    let error = start("b", &Described::new(&two, "host"), &store, &errors).await.expect_err("refused");
     assert!(matches!(error, StartError::OtherHub { .. }), "{error}");
     assert!(
         error.to_string().contains("a on ") && error.to_string().contains("reads another hub"),
