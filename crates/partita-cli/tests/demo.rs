@@ -228,6 +228,8 @@ fn until_second(dir: &TempDir, second: f64, args: &[&str]) -> std::process::Chil
         .unwrap();
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
     assert!(lines.any(|line| is_of_second(&line, second)));
+    // A demo whose lines nobody reads ends.
+    std::thread::spawn(move || lines.for_each(drop));
     child
 }
 

@@ -247,7 +247,7 @@ fn offline(dir: &Path, error: &BrokerError) -> Failure {
             "{} is in use by a hub that runs: leave out --data to ask that hub",
             dir.display()
         )),
-        BrokerError::Log(_) => Failure::Data(error.to_string()),
+        BrokerError::Log(_) | BrokerError::Lost { .. } => Failure::Data(error.to_string()),
         BrokerError::NoHub(_) | BrokerError::Loss(AcceptError::NoPartition { .. }) => {
             Failure::Missing(error.to_string())
         }

@@ -143,3 +143,51 @@ fn damage_is_given_up_offline_too() {
     let read = run(&hub, &["consume", "eh1", "--until-end"], b"");
     assert_eq!(text(&read.stdout), lines(&[0, 2]), "{}", text(&read.stderr));
 }
+
+#[test]
+fn what_is_before_the_damage_is_read_though_the_error_comes_with_it() {
+    let hub = Hub::start(&["--hub", "eh1:1"]);
+    for group in 0..30 {
+        produce(&hub, &["eh1"], lines(&[group]).as_bytes());
+    }
+    let (dir, _) = hub.stop();
+    damage(&dir.path().join("data"), b"group 15 line 3");
+    let hub = Hub::start_in(dir, &[]);
+    for from in [0, 12, 14] {
+        for _ in 0..5 {
+            let position = format!("seq:{}", from * 10);
+            let read = run(&hub, &["consume", "eh1", "--from", &position, "--until-end"], b"");
+            assert_eq!(text(&read.stdout), lines(&(from..15).collect::<Vec<_>>()), "{}", text(&read.stderr));
+            assert_eq!(read.status.code(), Some(1));
+        }
+    }
+}
+
+#[test]
+fn a_hub_that_is_whole_is_called_so_while_its_newest_segment_is_written() {
+    let hub = Hub::start(&["--hub", "eh1:1"]);
+    let body = format!("event {{n}} {}", "a".repeat(50));
+    for count in ["1000", "1", "7", "90", "333"] {
+        produce(&hub, &["eh1", "--body", &body, "-n", count], b"");
+        let checked = hub.command(&["hub", "check"]);
+        assert!(checked.status.success(), "{}{}", text(&checked.stdout), text(&checked.stderr));
+    }
+}
+
+#[test]
+fn a_check_says_that_a_hub_is_missing() {
+    let hub = Hub::start(&["--hub", "eh1:1"]);
+    produce(&hub, &["eh1"], lines(&[0]).as_bytes());
+    let (dir, _) = hub.stop();
+    let data = dir.path().join("data");
+    let hub_dir = std::fs::read_dir(data.join("hubs")).unwrap().next().unwrap().unwrap().path();
+    std::fs::remove_file(hub_dir.join("meta")).unwrap();
+    for _ in 0..2 {
+        let checked = offline(&["hub", "check"], &data);
+        let said = text(&checked.stderr);
+        assert_eq!(checked.status.code(), Some(4), "{said}");
+        assert!(said.contains("hub 'eh1' cannot be checked") && said.contains("meta is missing"), "{said}");
+        // The same without all of it.
+        let _ = std::fs::remove_dir_all(&hub_dir);
+    }
+}

@@ -154,6 +154,9 @@ pub fn checkpoint(
             if held.epoch != *epoch {
                 return CheckpointChange::Fenced(held);
             }
+            if is_late(&held, op) {
+                return CheckpointChange::Behind(held);
+            }
             CheckpointChange::Write(CheckpointRecord {
                 resume: Some(resume.clone()),
                 stream: stream.clone(),
@@ -231,8 +234,7 @@ fn advance(
     if held.epoch != epoch && !planted!(FenceRemoved) {
         return CheckpointChange::Fenced(held);
     }
-    // Sent before the write that the record shows, and come after it. It must not undo a seek.
-    if held.op.by == op.by && op.number < held.op.number {
+    if is_late(&held, op) {
         return CheckpointChange::Behind(held);
     }
     if held.stream.as_ref() == stream
@@ -253,6 +255,12 @@ fn advance(
         version: NOT_WRITTEN,
         ..held
     })
+}
+
+/// Whether a write was sent before the one that the record shows, and comes after it: a checkpoint must not undo a seek, nor
+/// a seek what was handled since.
+fn is_late(held: &CheckpointRecord, op: &Op) -> bool {
+    held.op.by == op.by && op.number < held.op.number
 }
 
 fn unsealed(partition: &PartitionId, op: &Op) -> CheckpointRecord {

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use partita_core::model::HubName;
@@ -10,6 +10,7 @@ use partita_core::model::HubName;
 use super::BrokerError;
 use super::meta::{self, Meta};
 use crate::log::store::STORE;
+use crate::log::witness;
 use crate::log::{Core, Disk, LogCheck, OpenError, OsDisk, OverlayDisk, Settings, Store};
 
 /// How a check stands.
@@ -76,6 +77,21 @@ impl fmt::Debug for OfflineData {
     }
 }
 
+/// Whether a hub without a description was a hub once: there is a copy of it, or a segment.
+fn is_begun(disk: &dyn Disk, dir: &Path) -> bool {
+    let has_segment = |names: Vec<String>| names.iter().any(|name| name.ends_with(".seg"));
+    matches!(Meta::load(disk, &witness::meta_path(dir)), Ok(Some(_))) || disk.list(dir).is_ok_and(has_segment)
+}
+
+/// A hub that cannot be checked, because it is not there or nobody says what it is.
+fn missing(disk: &dyn Disk, dir: &Path) -> BrokerError {
+    let copy = Meta::load(disk, &witness::meta_path(dir)).ok().flatten();
+    let number = || dir.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let hub = HubName::new(copy.map_or_else(number, |meta| meta.name));
+    let path = dir.join(meta::FILE);
+    BrokerError::Lost { hub, what: format!("cannot be checked: {} is missing: restore it", path.display()) }
+}
+
 impl OfflineData {
     /// Looks at a data directory. One that is in use, of a newer format or somebody else's is refused.
     pub fn open(path: impl Into<PathBuf>) -> Result<Self, BrokerError> {
@@ -93,14 +109,23 @@ impl OfflineData {
         let overlay: Arc<dyn Disk> = Arc::new(OverlayDisk::over(disk.clone()));
         let store = Store::open_on(overlay.clone(), path)?;
         let mut hubs = Vec::new();
-        for id in store.hubs()? {
+        let there = store.hubs()?;
+        let witnessed = witness::hubs(&*overlay, store.path())
+            .map_err(|error| OpenError::io("listing", witness::witness_dir(store.path()), error))?;
+        if let Some(id) = witnessed.into_iter().find(|id| !there.contains(id)) {
+            return Err(missing(&*overlay, &store.hub_dir(id)));
+        }
+        for id in there {
             let dir = store.hub_dir(id);
             let fail = |source: io::Error| match source.kind() {
                 io::ErrorKind::InvalidData => OpenError::Damaged { path: dir.join(meta::FILE) },
                 _ => OpenError::io("reading", dir.join(meta::FILE), source),
             };
-            if let Some(meta) = Meta::load(&*overlay, &dir.join(meta::FILE)).map_err(fail)? {
-                hubs.push((id, meta));
+            match Meta::load(&*overlay, &dir.join(meta::FILE)).map_err(fail)? {
+                Some(meta) => hubs.push((id, meta)),
+                None if is_begun(&*overlay, &dir) => return Err(missing(&*overlay, &dir)),
+                // Its making was not finished.
+                None => {}
             }
         }
         Ok(Self { disk, store, hubs })

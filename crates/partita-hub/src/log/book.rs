@@ -146,6 +146,7 @@ impl Core {
             seed: segment.seed,
             before: (!segment.damaged).then(|| (segment.first_commit.saturating_sub(1), segment.boot)),
             spans: spans.0,
+            cut_off: readable < segment.end(),
             cached,
             next_missing: spans.1,
         });

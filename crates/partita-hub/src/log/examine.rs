@@ -7,7 +7,9 @@ use std::ops::Range;
 
 use memchr::memmem;
 
-use super::format::{BATCH_HEADER, BatchHeader, GROUP_MAGIC, GroupView, Seed, parse_group};
+use super::format::{
+    BATCH_HEADER, BatchHeader, GROUP_HEADER, GROUP_MAGIC, GroupHeader, GroupView, Seed, parse_group,
+};
 use super::index::LiveIndex;
 use super::lost::{LostRange, without};
 use super::scan::EVENT_BYTES_MIN;
@@ -25,6 +27,8 @@ pub(crate) struct ExamineInput<'a> {
     pub(crate) before: Option<(u64, u32)>,
     /// For each partition, the numbers of the events that belong here: up to the next segment that is there.
     pub(crate) spans: Vec<Range<u64>>,
+    /// Whether groups reach beyond the bytes: the last block of a segment that is being written is in memory only.
+    pub(crate) cut_off: bool,
     /// Events of partitions that memory has, whatever the disk says.
     pub(crate) cached: Vec<(u32, Range<u64>)>,
     /// Whether the segment that should follow is not there: then its events are lost with those that are damaged here.
@@ -62,6 +66,13 @@ pub(crate) fn examine(input: &ExamineInput<'_>) -> Examined {
                 last = Some((group.header.commit, group.header.boot));
                 let end = at + group.header.len as usize;
                 (group.batches.into_iter().map(|(pos, batch, whole)| (at + pos, batch, whole)).collect(), end)
+            }
+            None if input.cut_off && is_cut_off(&input.bytes[at..], input.segment) => {
+                // The rest of the group is not to be read from disk yet: memory has it.
+                let end = input.bytes.len();
+                let mut batches = salvage(input.bytes, at..end, input.segment, input.seed);
+                batches.retain(|(_, _, whole)| *whole);
+                (batches, end)
             }
             None => {
                 let end = next_group(input, at + 1, last);
@@ -106,6 +117,12 @@ pub(crate) fn examine(input: &ExamineInput<'_>) -> Examined {
         }));
     }
     out
+}
+
+/// Whether what the bytes begin with is a group that goes on behind them.
+fn is_cut_off(bytes: &[u8], segment: u64) -> bool {
+    bytes.len() < GROUP_HEADER
+        || GroupHeader::peek(bytes, segment).is_some_and(|header| header.len as usize > bytes.len())
 }
 
 /// Whether a group is of a later commit than the one before it, and no left-over of an earlier boot.

@@ -181,6 +181,11 @@ pub async fn late_checkpoint_does_not_undo_a_seek(harness: &dyn StoreHarness) {
     let handled = applied(group.checkpoint(advance(3, group.op(&owner))).await);
     let outcome = group.checkpoint(advance(20, later)).await;
     assert!(matches!(outcome, CheckpointOutcome::Behind(_)), "it was sent before the seek: {outcome:?}");
+    let resume = Resume::At(Position::Earliest);
+    let seek =
+        CheckpointWrite::Seek { partition: p.clone(), epoch: Epoch(3), resume, stream: None, op: late };
+    let outcome = group.checkpoint(seek).await;
+    assert!(matches!(outcome, CheckpointOutcome::Behind(_)), "a seek can be late, too: {outcome:?}");
     assert_eq!(group.stored(&p).await, Some(handled));
 }
 

@@ -135,7 +135,15 @@ impl Receiver {
     }
 
     /// Tells the reader that nothing more comes, and why.
-    pub(super) fn end(self, error: EventHubsError) {
+    pub(super) fn end(mut self, error: EventHubsError) {
+        // What came with the end, in the same turn, was sent before it: the reader gets it first.
+        self.settle_opening();
+        if !self.batch.is_empty() {
+            let mut batch = std::mem::take(&mut self.batch);
+            compact(&mut batch, self.batch_bytes);
+            // Where there is no room the hub has sent more than it may, which ends the reader all the same.
+            let _ = self.batches.try_send(batch);
+        }
         match self.opening {
             Some((_, reply)) => {
                 let _ = reply.send(Err(error));
