@@ -234,7 +234,7 @@ fn advance(
     if held.epoch != epoch && !planted!(FenceRemoved) {
         return CheckpointChange::Fenced(held);
     }
-    if is_late(&held, op) {
+    if is_late(&held, op) && !planted!(MonotoneMissing) {
         return CheckpointChange::Behind(held);
     }
     if held.stream.as_ref() == stream
