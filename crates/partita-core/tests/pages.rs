@@ -71,6 +71,30 @@ fn not_described(manifest: &str) -> Vec<&'static str> {
     wanted.into_iter().filter(|key| published && !has(key)).collect()
 }
 
+/// The picture of the crates: each uses only crates below it. Crates and their line in the picture, against what their manifests say.
+fn upside_down(picture: &str, dependencies: impl Fn(&str) -> Vec<String>) -> Vec<String> {
+    let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+    let is_crate = |word: &String| word == "partita" || word.starts_with("partita-");
+    let lines = picture.lines().map(|line| words(line).into_iter().filter(is_crate).collect::<Vec<_>>());
+    let height = |name: &str| lines.clone().position(|line| line.iter().any(|found| found == name));
+    let mut complaints = Vec::new();
+    for name in lines.clone().flatten() {
+        for used in dependencies(&name) {
+            if height(&used).is_none_or(|line| Some(line) <= height(&name)) {
+                complaints.push(format!("ARCHITECTURE.md: {name} uses {used}, which is not below it"));
+            }
+        }
+    }
+    complaints
+}
+
+/// The crates of this workspace that a manifest depends on, but for its tests.
+fn used_by(manifest: &str) -> Vec<String> {
+    let sections = manifest.split("\n[").filter(|section| section.starts_with("dependencies]"));
+    let names = sections.flat_map(str::lines).filter_map(|line| line.split(['.', ' ']).next());
+    names.filter(|name| *name == "partita" || name.starts_with("partita-")).map(str::to_owned).collect()
+}
+
 // ---- the repository -------------------------------------------------------------------------------------------
 
 fn root() -> PathBuf {
@@ -108,6 +132,19 @@ fn crates_that_are_published_say_what_they_are() {
         missing.into_iter().map(move |key| format!("{member}/Cargo.toml: no {key}"))
     });
     nothing_in(missing.collect());
+}
+
+#[test]
+fn the_picture_of_the_crates_has_each_above_what_it_uses() {
+    let page = read("ARCHITECTURE.md");
+    let picture = page.split("**The crates.**").nth(1).and_then(|rest| rest.split("```").nth(1));
+    let picture = picture.expect("the picture of the crates");
+    let dependencies = |name: &str| {
+        let folder = if name == "partita-sim" { "sim".to_owned() } else { format!("crates/{name}") };
+        used_by(&read(&format!("{folder}/Cargo.toml")))
+    };
+    assert!(picture.contains("partita-cli") && !dependencies("partita-cli").is_empty());
+    nothing_in(upside_down(picture, dependencies));
 }
 
 // ---- the checks themselves ------------------------------------------------------------------------------------
@@ -150,4 +187,15 @@ fn a_crate_that_does_not_say_what_it_is_is_found() {
     assert_eq!(not_described(good), [""; 0]);
     assert_eq!(not_described(&good.replace("keywords", "#")), ["keywords"]);
     assert_eq!(not_described("[package]\nname = \"a\"\npublish = false\n"), [""; 0]);
+}
+
+#[test]
+fn a_crate_that_stands_below_what_it_uses_is_found() {
+    let manifest = "[package]\nname = \"partita-b\"\n\n[dependencies]\nbytes = \"1\"\npartita-a.workspace = true\n\n[dev-dependencies]\npartita-c = { path = \".\" }\n";
+    assert_eq!(used_by(manifest), ["partita-a"]);
+    let uses = |name: &str| if name == "partita-b" { used_by(manifest) } else { Vec::new() };
+    assert_eq!(upside_down("partita-b the upper\npartita-a", uses), [""; 0]);
+    for wrong in ["partita-a\npartita-b", "partita-a partita-b", "partita-b"] {
+        assert_ne!(upside_down(wrong, uses), [""; 0], "{wrong}");
+    }
 }
