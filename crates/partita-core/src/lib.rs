@@ -9,9 +9,13 @@ pub mod balance;
 pub mod coordination;
 pub mod handler;
 pub mod model;
+pub mod options;
 pub mod processor;
 pub mod pump;
+pub mod report;
+pub mod runtime;
 pub mod source;
 pub mod store;
 #[cfg(feature = "testkit")]
 pub mod testkit;
+pub mod timing;

@@ -1,7 +1,7 @@
 //! The instance's right to its ownerships, judged by its own clock alone.
 
-use super::Timing;
 use crate::model::Tick;
+use crate::timing::Timing;
 
 /// Counted from the sending of the last acknowledged heartbeat, never from its answer: the store's record starts to
 /// age no later than that.

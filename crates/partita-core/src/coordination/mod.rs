@@ -7,11 +7,11 @@
 mod interface;
 mod lease;
 pub(crate) mod native;
-mod timing;
 
+pub use interface::Phase;
 pub(crate) use interface::{
-    CallId, CancelReason, Coordination, CoordinationView, DrainReason, Effect, Input, PumpEvent, StoreAnswer,
-    StoreCall, Target,
+    CallId, Coordination, CoordinationView, Effect, Input, PumpEvent, StoreAnswer, StoreCall, Target,
 };
-pub use interface::{Phase, RevokeReason, StopReason};
-pub use timing::{Timing, TimingError};
+
+pub use crate::model::{RevokeReason, StopReason};
+pub use crate::timing::{Timing, TimingError};

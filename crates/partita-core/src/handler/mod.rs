@@ -1,20 +1,14 @@
 //! What a user writes: a closure per event or per batch, or the full handler with its whole life.
 
-mod closures;
 mod context;
-mod standing;
 
 use std::future::Future;
 
-pub(crate) use closures::{Deliver, Factory, FullFactory, Gate, OnBatch, OnEvent};
+pub(crate) use context::OwnedPartition;
 pub use context::{CheckpointError, CheckpointFuture, Context, RevokedContext};
-pub(crate) use context::{Closed, Command, Shared};
-pub(crate) use standing::Standing;
 
-use crate::coordination::{RevokeReason, StopReason};
-use crate::model::Event;
-use crate::processor::Operation;
-use crate::store::BoxError;
+use crate::model::{BoxError, Event, RevokeReason, StopReason};
+use crate::report::Operation;
 
 /// What a handler's calls answer. `?` turns any error into it.
 pub type HandlerResult = Result<(), BoxError>;

@@ -1,17 +1,22 @@
 //! The words of the domain: ids, events, positions and time. No I/O and no runtime.
 
+mod error;
 mod event;
 mod ids;
 mod message;
 mod position;
+mod reason;
 mod time;
 mod value;
 
+pub use error::BoxError;
 pub use event::{Body, Event, EventBuilder, Properties, SystemProperties};
 pub use ids::{
     ConsumerGroup, Epoch, HubName, Incarnation, InstanceId, Namespace, PartitionId, Scope, StreamId,
 };
 pub use message::MessageProperties;
 pub use position::{LastEnqueued, Offset, Position, PositionError, SequenceNumber, StreamPosition};
+pub(crate) use reason::{CancelReason, DrainReason};
+pub use reason::{RevokeReason, StopReason};
 pub use time::{Tick, Timestamp};
 pub use value::Value;

@@ -7,19 +7,18 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 
 use super::handle::ProcessorHandle;
-use super::hooks::{Guarded, NoHooks};
-use super::reporter::OnError;
 use super::run_loop::{self, Parts};
-use super::{
-    Checkpoint, ConfigError, Hooks, Options, ProcessorError, Runtime, ShutdownError, StartError, TokioRuntime,
-};
+use super::{ShutdownError, StartError};
 use crate::balance::{Pace, Policy};
-use crate::coordination::Timing;
-use crate::handler::{Context, Factory, FullFactory, Handler, HandlerResult, OnBatch, OnEvent};
+use crate::handler::{Context, Handler, HandlerResult};
 use crate::model::{ConsumerGroup, Event, InstanceId, PartitionId, Position};
-use crate::pump::{ChangedPast, FailurePolicy};
+use crate::options::{ChangedPast, Checkpoint, ConfigError, FailurePolicy, Options};
+use crate::pump::{Factory, FullFactory, OnBatch, OnEvent};
+use crate::report::{Guarded, Hooks, NoHooks, OnError, ProcessorError};
+use crate::runtime::{Runtime, TokioRuntime};
 use crate::source::EventSource;
 use crate::store::CheckpointStore;
+use crate::timing::Timing;
 
 /// Marks a builder that has no handler yet: it cannot build.
 #[derive(Clone, Copy, Debug)]

@@ -4,11 +4,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{ErrorReport, Operation, Reporter, StartError};
-use crate::coordination::Timing;
+use super::StartError;
 use crate::model::{Scope, StreamId};
+use crate::report::{ErrorReport, Operation, Reporter};
 use crate::source::EventSource;
 use crate::store::{Adoption, CheckpointStore, InstanceSeen, StoreError, StoreResult, reads_another};
+use crate::timing::Timing;
 
 /// How long moving records may take.
 const ADOPT_DEADLINE: Duration = Duration::from_secs(10);

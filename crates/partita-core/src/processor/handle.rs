@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tokio::sync::{mpsc, watch};
 
 use super::{ShutdownError, Status};
-use crate::handler::Standing;
+use crate::pump::Standing;
 
 /// Asks the run loop for something.
 #[derive(Debug)]

@@ -4,25 +4,19 @@ mod builder;
 mod entry;
 mod error;
 mod handle;
-mod hooks;
-mod options;
-mod reporter;
 mod run_loop;
-mod runtime;
 #[cfg(feature = "signal")]
 mod signal;
 mod status;
 mod status_board;
 
 pub use builder::{Builder, NoHandler, Processor, RunError};
-pub use error::{ConfigError, FailedEvents, Operation, ProcessorError, ShutdownError, StartError};
+pub use error::{ShutdownError, StartError};
 pub use handle::ProcessorHandle;
-pub use hooks::{BatchHandled, EventsMissed, Hooks};
-pub use options::{Checkpoint, Options};
-pub use runtime::{Runtime, TokioRuntime};
 #[cfg(feature = "signal")]
 pub use signal::shutdown_signal;
-pub use status::{Here, InstanceStatus, Moved, PartitionStatus, Status};
+pub use status::{Here, InstanceStatus, PartitionStatus, Status};
 
-pub(crate) use error::ErrorReport;
-pub(crate) use reporter::Reporter;
+pub use crate::options::{Checkpoint, ConfigError, Options};
+pub use crate::report::{BatchHandled, EventsMissed, FailedEvents, Hooks, Moved, Operation, ProcessorError};
+pub use crate::runtime::{Runtime, TokioRuntime};

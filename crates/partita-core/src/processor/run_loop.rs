@@ -1,4 +1,4 @@
-//! The loop around the protocol: waits for something, applies it, performs the effects. The only place that awaits.
+//! The loop around the protocol: waits for something, applies it, performs the effects. The only place that awaits the store.
 
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
@@ -11,21 +11,23 @@ use futures_util::{FutureExt, StreamExt};
 use tokio::sync::{mpsc, oneshot, watch};
 use tracing::Instrument;
 
+use super::StartError;
 use super::entry::Entry;
 use super::handle::{ProcessorHandle, Request};
-use super::reporter::OnError;
 use super::status_board::StatusBoard;
-use super::{ErrorReport, Hooks, Operation, Options, Reporter, Runtime, StartError};
 use crate::coordination::native::{Config, Native};
-use crate::coordination::{
-    CallId, CancelReason, Coordination, DrainReason, Effect, Input, PumpEvent, RevokeReason, StoreAnswer,
-    StoreCall, Timing,
+use crate::coordination::{CallId, Coordination, Effect, Input, PumpEvent, StoreAnswer, StoreCall};
+use crate::model::{
+    CancelReason, DrainReason, Epoch, Incarnation, InstanceId, PartitionId, Position, RevokeReason, Scope,
+    Tick,
 };
-use crate::handler::{Closed, Command, Factory, Shared, Standing};
-use crate::model::{Epoch, Incarnation, InstanceId, PartitionId, Position, Scope, Tick};
-use crate::pump::{Pump, PumpConfig, Start};
+use crate::options::Options;
+use crate::pump::{Closed, Command, Factory, Pump, PumpConfig, PumpState, Standing, Start};
+use crate::report::{ErrorReport, Hooks, OnError, Operation, Reporter};
+use crate::runtime::Runtime;
 use crate::source::{EventSource, HubDescription, SourceError, SourceErrorKind};
 use crate::store::{CheckpointRecord, CheckpointStore, MoveReason, Resume, StoreError};
+use crate::timing::Timing;
 
 /// How many reports of pumps may wait for the loop.
 const REPORTS_WAITING_MAX: usize = 1_024;
@@ -58,7 +60,7 @@ struct RunLoop<F> {
     timing: Timing,
     instance: InstanceId,
     pump_config: Arc<PumpConfig>,
-    pumps: BTreeMap<PartitionId, Arc<Shared>>,
+    pumps: BTreeMap<PartitionId, Arc<PumpState>>,
     calls: FuturesUnordered<BoxFuture<'static, Answered>>,
     /// Completes when the store says that something changed since the view it was made for.
     changed: Option<BoxFuture<'static, ()>>,
@@ -368,7 +370,7 @@ impl<F: Factory> RunLoop<F> {
         None
     }
 
-    fn pump(&self, partition: &PartitionId, command: impl FnOnce(&Shared)) {
+    fn pump(&self, partition: &PartitionId, command: impl FnOnce(&PumpState)) {
         if let Some(pump) = self.pumps.get(partition) {
             command(pump);
         }
@@ -414,7 +416,7 @@ impl<F: Factory> RunLoop<F> {
         let start = self.start_of(&partition, checkpoint);
         let from = start.from();
         tracing::info!(instance = %self.instance, %partition, %epoch, %from, "partition opened");
-        let shared = Arc::new(Shared::new(
+        let shared = Arc::new(PumpState::new(
             Arc::clone(&self.scope),
             self.instance.clone(),
             partition.clone(),

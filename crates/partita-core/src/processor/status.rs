@@ -5,13 +5,10 @@ use std::time::Duration;
 
 use crate::coordination::Phase;
 use crate::model::{Epoch, Incarnation, InstanceId, PartitionId, Scope, SequenceNumber};
-use crate::store::MoveRecord;
+use crate::report::Moved;
 
 /// How many moves a status remembers.
 pub(crate) const MOVES_SHOWN_MAX: usize = 64;
-
-/// One change of owner.
-pub type Moved = MoveRecord;
 
 /// The group and this instance's part in it, as last seen.
 #[derive(Clone, PartialEq, Debug)]

@@ -7,10 +7,11 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-use super::status::{Here, InstanceStatus, MOVES_SHOWN_MAX, Moved, PartitionStatus, Status};
+use super::status::{Here, InstanceStatus, MOVES_SHOWN_MAX, PartitionStatus, Status};
 use crate::coordination::CoordinationView;
-use crate::handler::{Command, Shared};
 use crate::model::{Incarnation, PartitionId, Scope, SequenceNumber, Tick};
+use crate::pump::{Command, PumpState};
+use crate::report::Moved;
 use crate::store::InstanceState;
 
 /// The least time between two snapshots after a change.
@@ -78,7 +79,7 @@ impl StatusBoard {
         &mut self,
         now: Tick,
         view: CoordinationView<'_>,
-        pumps: &BTreeMap<PartitionId, Arc<Shared>>,
+        pumps: &BTreeMap<PartitionId, Arc<PumpState>>,
     ) {
         self.last = now;
         self.changed = false;
@@ -135,7 +136,7 @@ impl StatusBoard {
         &mut self,
         now: Tick,
         partition: &PartitionId,
-        pump: &Shared,
+        pump: &PumpState,
         checkpoint: Option<SequenceNumber>,
     ) -> Here {
         let handled = pump.handled.load(Ordering::Relaxed);

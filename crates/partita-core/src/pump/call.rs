@@ -8,11 +8,11 @@ use std::task::Poll;
 
 use futures_util::FutureExt;
 
+use super::gate::Gate;
 use super::intake::ReadAhead;
-use crate::coordination::CancelReason;
-use crate::handler::{Gate, Shared};
+use super::state::PumpState;
+use crate::model::{BoxError, CancelReason};
 use crate::source::SourceError;
-use crate::store::BoxError;
 
 /// How a call ended.
 pub(super) enum Called<T> {
@@ -35,7 +35,7 @@ impl Called<Result<(), BoxError>> {
 /// What cuts a call off.
 #[derive(Clone, Copy)]
 pub(super) struct Limits<'a> {
-    shared: &'a Shared,
+    shared: &'a PumpState,
     gate: &'a Gate,
     /// Whether the call ends with the lease.
     leased: bool,
@@ -45,12 +45,12 @@ pub(super) struct Limits<'a> {
 
 impl<'a> Limits<'a> {
     /// For a call that started with a valid lease.
-    pub(super) fn leased(shared: &'a Shared, gate: &'a Gate) -> Self {
+    pub(super) fn leased(shared: &'a PumpState, gate: &'a Gate) -> Self {
         Self { shared, gate, leased: true, drained: true }
     }
 
     /// For a call that is made although the lease is over.
-    pub(super) fn unleased(shared: &'a Shared, gate: &'a Gate) -> Self {
+    pub(super) fn unleased(shared: &'a PumpState, gate: &'a Gate) -> Self {
         Self { leased: false, ..Self::leased(shared, gate) }
     }
 

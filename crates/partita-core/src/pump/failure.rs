@@ -2,29 +2,7 @@
 
 use std::time::Duration;
 
-/// What happens after a handler's error or panic.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[non_exhaustive]
-pub enum FailurePolicy {
-    /// Deliver again from the first event not yet handled, after a pause that doubles, for ever. Other partitions
-    /// go on meanwhile.
-    Retry {
-        /// The first pause.
-        first: Duration,
-        /// The longest pause.
-        longest: Duration,
-    },
-    /// Pass the rest of the batch over and report it, as the EventProcessorHost did. The batch is what was taken from the
-    /// queue, up to `batch_size` events, also under `on_event`: there, events behind the one that failed are passed over
-    /// without a call. A `batch_size` of 1 passes over the failing event alone.
-    SkipRest,
-}
-
-impl Default for FailurePolicy {
-    fn default() -> Self {
-        Self::Retry { first: Duration::from_millis(100), longest: Duration::from_secs(30) }
-    }
-}
+use crate::options::FailurePolicy;
 
 /// A failure as the decision sees it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -10,31 +10,17 @@ use std::time::Duration;
 use futures_util::FutureExt;
 
 use super::call::call;
+use super::deliver::{Deliver, Factory};
 use super::task::Pump;
 use super::trouble::Trouble;
 use crate::coordination::PumpEvent;
-use crate::handler::{Deliver, Factory};
-use crate::model::{Event, Position, SequenceNumber, StreamId, StreamPosition};
-use crate::processor::Operation;
+use crate::model::{BoxError, Event, Position, SequenceNumber, StreamId, StreamPosition};
+use crate::options::ChangedPast;
+use crate::report::Operation;
 use crate::source::{Gap, SourceError, SourceErrorKind};
-use crate::store::BoxError;
 
 /// How long the hub may take to say which one it is.
 const DESCRIBE_DEADLINE: Duration = Duration::from_secs(30);
-
-/// What happens when the hub does not have the event that was handled last: another one is in its place, or the partition ends
-/// before it. A hub that says that it was reset is another matter: that is always started over.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-#[non_exhaustive]
-pub enum ChangedPast {
-    /// Handle nothing of the partition, say so, and look again after a pause.
-    #[default]
-    Refuse,
-    /// Start over at the hub's earliest event: what it has was not handled, or is handled again.
-    StartOver,
-    /// Go on after the number of the event that was handled last; where the partition ends before it, with what comes next.
-    GoOn,
-}
 
 /// How the hub differs from what was handled.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

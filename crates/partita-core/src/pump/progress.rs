@@ -2,7 +2,7 @@
 
 use crate::coordination::Target;
 use crate::model::{Event, Position, StreamPosition, Tick};
-use crate::processor::Checkpoint;
+use crate::options::Checkpoint;
 use crate::store::Resume;
 
 /// Where a pump starts.

@@ -11,20 +11,24 @@ use futures_util::FutureExt;
 use futures_util::future::{Either, select};
 
 use super::call::{Called, Limits, call, call_reading};
+use super::deliver::{Deliver, Factory};
 use super::failure::{Failure, Verdict, decide, pause_after};
+use super::gate::Gate;
 use super::intake::Intake;
 use super::missed::Missed;
 use super::past::OtherPast;
 use super::progress::{Progress, Start};
+use super::state::{Command, PumpState};
 use super::trouble::Trouble;
-use crate::coordination::{DrainReason, PumpEvent, RevokeReason, StopReason};
-use crate::handler::{Command, Context, Deliver, Factory, Gate, RevokedContext, Shared};
-use crate::model::{Position, StreamPosition, Tick, Timestamp};
-use crate::processor::{
-    BatchHandled, EventsMissed, FailedEvents, Hooks, Operation, Options, Reporter, Runtime,
+use crate::coordination::PumpEvent;
+use crate::handler::{Context, RevokedContext};
+use crate::model::{
+    BoxError, DrainReason, Position, RevokeReason, StopReason, StreamPosition, Tick, Timestamp,
 };
+use crate::options::Options;
+use crate::report::{BatchHandled, EventsMissed, FailedEvents, Hooks, Operation, Reporter};
+use crate::runtime::Runtime;
 use crate::source::{EventSource, ReadRequest, SourceError, SourceErrorKind};
-use crate::store::BoxError;
 
 /// How often the partition's end is looked up while nothing is read, because a slow handler has enough to do.
 const END_NOTED_EVERY: Duration = Duration::from_millis(50);
@@ -48,7 +52,7 @@ enum End {
 pub(crate) struct Pump<F> {
     pub(super) config: Arc<PumpConfig>,
     factory: Arc<F>,
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<PumpState>,
     pub(super) cx: Context,
     gate: Gate,
     pub(super) intake: Intake,
@@ -76,10 +80,15 @@ pub(crate) struct Pump<F> {
 }
 
 impl<F: Factory> Pump<F> {
-    pub(crate) fn new(config: Arc<PumpConfig>, factory: Arc<F>, shared: Arc<Shared>, start: Start) -> Self {
+    pub(crate) fn new(
+        config: Arc<PumpConfig>,
+        factory: Arc<F>,
+        shared: Arc<PumpState>,
+        start: Start,
+    ) -> Self {
         let options = &config.options;
         Self {
-            cx: Context::new(Arc::clone(&shared)),
+            cx: Context::new(Arc::<PumpState>::clone(&shared)),
             gate: Gate::new(Arc::clone(&shared), Arc::clone(&config.runtime)),
             intake: Intake::new(options.prefetch_events, options.prefetch_bytes, options.batch_size),
             progress: Progress::new(options.checkpoint, start),
@@ -609,7 +618,7 @@ async fn within<T>(time: Duration, last_call: impl Future<Output = T>) -> Option
 
 /// Says that the pump is gone if it could not say so itself.
 struct LastWord {
-    shared: Arc<Shared>,
+    shared: Arc<PumpState>,
     said: bool,
 }
 

@@ -7,13 +7,19 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use tokio::sync::{Notify, mpsc};
 
+use super::deliver::FullFactory;
+use super::standing::Standing;
+use super::state::{Command, PumpState};
 use super::{Pump, PumpConfig, Start};
-use crate::coordination::{CancelReason, DrainReason, PumpEvent, StopReason};
-use crate::handler::{Command, Context, FullFactory, Handler, HandlerResult, Shared, Standing};
+use crate::coordination::PumpEvent;
+use crate::handler::{Context, Handler, HandlerResult};
 use crate::model::{
-    ConsumerGroup, Epoch, Event, HubName, InstanceId, Namespace, PartitionId, Position, Scope, Tick,
+    CancelReason, ConsumerGroup, DrainReason, Epoch, Event, HubName, InstanceId, Namespace, PartitionId,
+    Position, Scope, StopReason, Tick,
 };
-use crate::processor::{Hooks, Options, Reporter, Runtime};
+use crate::options::Options;
+use crate::report::{Hooks, Reporter};
+use crate::runtime::Runtime;
 use crate::source::MemoryHub;
 
 const S: Duration = Duration::from_secs(1);
@@ -74,7 +80,7 @@ impl Handler for Doing {
 
 struct Bench {
     clock: Arc<Clock>,
-    shared: Arc<Shared>,
+    shared: Arc<PumpState>,
     reports: mpsc::Receiver<(PartitionId, Epoch, PumpEvent)>,
 }
 
@@ -93,7 +99,7 @@ fn pump(events: Deed, stopping: Deed) -> Bench {
     let (reports_sender, reports) = mpsc::channel(64);
     let standing = Arc::new(Standing::default());
     standing.set_hard_stop(Tick(0) + 5 * S);
-    let shared = Arc::new(Shared::new(
+    let shared = Arc::new(PumpState::new(
         Arc::new(scope),
         InstanceId::new("i"),
         partition,

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::deliver::Factory;
 use super::failure::pause_after;
 use super::task::Pump;
 use crate::coordination::PumpEvent;
-use crate::handler::Factory;
-use crate::model::{SequenceNumber, Timestamp};
-use crate::store::{BoxError, FAILING_ERROR_CHARS_MAX, FailingPartition};
+use crate::model::{BoxError, SequenceNumber, Timestamp};
+use crate::store::{FAILING_ERROR_CHARS_MAX, FailingPartition};
 
 /// What is tried again and again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

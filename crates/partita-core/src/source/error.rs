@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::store::BoxError;
+use crate::model::BoxError;
 
 /// What an error means for the reader's owner.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

@@ -2,8 +2,7 @@
 
 use std::fmt;
 
-/// Any error, boxed.
-pub type BoxError = Box<dyn std::error::Error + Send + Sync + 'static>;
+use crate::model::BoxError;
 
 /// What is known about a write that did not answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

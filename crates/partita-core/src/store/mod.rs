@@ -12,7 +12,7 @@ mod writes;
 
 use futures_util::future::BoxFuture;
 
-pub use error::{BoxError, Certainty, StoreError};
+pub use error::{Certainty, StoreError};
 pub use memory::MemoryStore;
 pub(crate) use records::reads_another;
 pub use records::{
@@ -25,8 +25,9 @@ pub use writes::{
     OwnershipOutcome, OwnershipWrite,
 };
 
-use crate::coordination::Timing;
+pub use crate::model::BoxError;
 use crate::model::{Incarnation, PartitionId, Scope, StreamId};
+use crate::timing::Timing;
 
 /// How many moves a store keeps per scope; older ones are forgotten.
 pub const MOVES_KEPT_MAX: usize = 256;

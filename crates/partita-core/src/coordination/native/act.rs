@@ -5,7 +5,7 @@ use super::{Life, Native, Purpose, is_live};
 use crate::balance::{Action, Holding, Member, OwnerState, Plan, Snapshot, plan};
 use crate::coordination::{Effect, StoreAnswer, StoreCall};
 use crate::model::{Incarnation, Tick};
-use crate::processor::Operation;
+use crate::report::Operation;
 use crate::store::{InstanceOutcome, InstanceWrite, StoreError};
 
 impl Native {

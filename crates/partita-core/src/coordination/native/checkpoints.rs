@@ -3,9 +3,9 @@
 use super::retry::Retry;
 use super::slot::Pump;
 use super::{Native, Purpose, Timer};
-use crate::coordination::{Effect, RevokeReason, StoreCall, Target};
-use crate::model::{Epoch, PartitionId, Tick};
-use crate::processor::Operation;
+use crate::coordination::{Effect, StoreCall, Target};
+use crate::model::{Epoch, PartitionId, RevokeReason, Tick};
+use crate::report::Operation;
 use crate::store::{CheckpointOutcome, CheckpointWrite, Resume, StoreError};
 
 #[derive(Default)]

@@ -9,7 +9,7 @@ use super::{Life, Native, Purpose, Timer, is_live};
 use crate::balance::OwnerState;
 use crate::coordination::{Effect, StoreCall};
 use crate::model::{Incarnation, PartitionId, Tick};
-use crate::processor::Operation;
+use crate::report::Operation;
 use crate::store::{GroupView, InstanceSeen, StoreError, Version, reads_another};
 
 /// The least and the most time between views that notifications ask for.

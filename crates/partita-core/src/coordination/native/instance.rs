@@ -3,9 +3,11 @@
 use super::retry::Retry;
 use super::slot::Pump;
 use super::{Life, Native, Purpose, Timer, is_live};
-use crate::coordination::{CancelReason, DrainReason, Effect, RevokeReason, StoreAnswer, StoreCall};
-use crate::model::{Incarnation, InstanceId, PartitionId, Tick, Timestamp};
-use crate::processor::Operation;
+use crate::coordination::{Effect, StoreAnswer, StoreCall};
+use crate::model::{
+    CancelReason, DrainReason, Incarnation, InstanceId, PartitionId, RevokeReason, Tick, Timestamp,
+};
+use crate::report::Operation;
 use crate::store::{
     FAILING_TOLD_MAX, FailingPartition, InstanceDetails, InstanceOutcome, InstanceRecord, InstanceSeen,
     InstanceState, InstanceWrite, StoreError, Version,

@@ -31,12 +31,15 @@ use self::instance::Me;
 use self::slot::Slot;
 use super::lease::Lease;
 use super::{
-    CallId, Coordination, CoordinationView, Effect, Input, Phase, PumpEvent, StoreAnswer, StoreCall, Timing,
+    CallId, Coordination, CoordinationView, Effect, Input, Phase, PumpEvent, StoreAnswer, StoreCall,
 };
 use crate::balance::{Pace, Policy};
-use crate::model::{Epoch, Incarnation, InstanceId, PartitionId, Position, StreamId, Tick, Timestamp};
-use crate::processor::{ErrorReport, Operation};
-use crate::store::{BoxError, InstanceState, Op, Resume, StoreError};
+use crate::model::{
+    BoxError, Epoch, Incarnation, InstanceId, PartitionId, Position, StreamId, Tick, Timestamp,
+};
+use crate::report::{ErrorReport, Operation};
+use crate::store::{InstanceState, Op, Resume, StoreError};
+use crate::timing::Timing;
 
 /// What the protocol needs to know.
 #[derive(Clone, Debug)]

@@ -6,9 +6,9 @@ use super::checkpoints::Checkpoints;
 use super::retry::Retry;
 use super::slot::{Pump, WriteKind};
 use super::{Life, Native, Purpose, Timer};
-use crate::coordination::{CancelReason, DrainReason, Effect, RevokeReason, StoreCall, Target};
-use crate::model::{Epoch, PartitionId, Tick};
-use crate::processor::Operation;
+use crate::coordination::{Effect, StoreCall, Target};
+use crate::model::{CancelReason, DrainReason, Epoch, PartitionId, RevokeReason, Tick};
+use crate::report::Operation;
 use crate::store::{
     CheckpointOutcome, CheckpointRecord, CheckpointWrite, FailingPartition, MoveReason, MoveRecord,
     Ownership, StoreError,

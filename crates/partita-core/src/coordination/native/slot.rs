@@ -2,9 +2,8 @@
 
 use super::checkpoints::Checkpoints;
 use super::retry::Retry;
-use crate::coordination::DrainReason;
-use crate::model::{Epoch, Incarnation, Tick};
-use crate::processor::Operation;
+use crate::model::{DrainReason, Epoch, Incarnation, Tick};
+use crate::report::Operation;
 use crate::store::{FailingPartition, Ownership, Version};
 
 /// What runs here for the partition.

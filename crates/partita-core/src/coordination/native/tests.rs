@@ -8,19 +8,18 @@ use futures_util::FutureExt;
 
 use super::{Config, Native};
 use crate::balance::{Pace, Policy};
-use crate::coordination::{
-    CallId, Coordination, DrainReason, Effect, Input, PumpEvent, StoreAnswer, StoreCall, Target, Timing,
-};
+use crate::coordination::{CallId, Coordination, Effect, Input, PumpEvent, StoreAnswer, StoreCall, Target};
 use crate::model::{
-    ConsumerGroup, Epoch, HubName, Incarnation, InstanceId, Namespace, Offset, PartitionId, Position, Scope,
-    SequenceNumber, StreamPosition, Tick, Timestamp,
+    ConsumerGroup, DrainReason, Epoch, HubName, Incarnation, InstanceId, Namespace, Offset, PartitionId,
+    Position, Scope, SequenceNumber, StreamPosition, Tick, Timestamp,
 };
-use crate::processor::{ErrorReport, Operation};
+use crate::report::{ErrorReport, Operation};
 use crate::source::HubDescription;
 use crate::store::{
     CheckpointStore, CheckpointWrite, InstanceRecord, InstanceSeen, InstanceState, InstanceWrite,
     MemoryStore, MoveReason, Op, OwnershipOutcome, OwnershipWrite, Resume, StoreError,
 };
+use crate::timing::Timing;
 
 const MS: Duration = Duration::from_millis(1);
 

@@ -19,8 +19,8 @@ use super::{
     InstanceOutcome, InstanceWrite, MoveRecord, OwnershipOutcome, OwnershipWrite, StoreError,
     StoreProperties, StoreResult,
 };
-use crate::coordination::Timing;
 use crate::model::{Incarnation, Scope, StreamId};
+use crate::timing::Timing;
 
 /// Keeps records in memory, for tests, for simulations and for processors that share one process. Clones share the
 /// records. Ages follow tokio's clock, so they stand still while it is paused.

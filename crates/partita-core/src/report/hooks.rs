@@ -4,9 +4,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::ProcessorError;
 use crate::model::{Epoch, PartitionId, SequenceNumber};
-use crate::processor::{Moved, ProcessorError};
 use crate::source::Gap;
+use crate::store::MoveRecord;
+
+/// One change of owner.
+pub type Moved = MoveRecord;
 
 /// A call of a handler that ended.
 #[derive(Clone, Copy, Debug)]

@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use tokio::sync::mpsc;
 
-use super::{ErrorReport, FailedEvents, Hooks, Operation, ProcessorError, Runtime};
+use super::{ErrorReport, FailedEvents, Hooks, Operation, ProcessorError};
 use crate::model::{InstanceId, PartitionId};
+use crate::runtime::Runtime;
 
 /// How many errors may wait for a slow `on_error`; more are logged only.
 const ERRORS_WAITING_MAX: usize = 256;

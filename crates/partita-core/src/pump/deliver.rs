@@ -2,78 +2,11 @@
 
 use std::future::Future;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::time::Duration;
 
-use super::context::Shared;
-use super::{Context, Handler, HandlerResult, RevokedContext};
-use crate::coordination::{RevokeReason, StopReason};
-use crate::model::{Event, PartitionId, Tick};
-use crate::processor::{Operation, Runtime};
-use crate::store::BoxError;
-
-/// How long a handler of single events goes through a batch before what it handled is accounted for: otherwise a slow
-/// one would hold up its checkpoints for a whole batch.
-const SLICE: Duration = Duration::from_millis(100);
-
-/// Asked before every call of user code (rule 1 of the protocol), and told how far it came.
-pub(crate) struct Gate {
-    shared: Arc<Shared>,
-    runtime: Arc<dyn Runtime>,
-    /// Atomic only to be shared with a handler that moves between threads: nobody else writes it.
-    done: AtomicUsize,
-    started: AtomicU64,
-}
-
-impl Gate {
-    pub(crate) fn new(shared: Arc<Shared>, runtime: Arc<dyn Runtime>) -> Self {
-        Self { shared, runtime, done: AtomicUsize::new(0), started: AtomicU64::new(0) }
-    }
-
-    /// Whether a call may start at this moment: the lease is valid, nobody wants us to stop, and the batch has not
-    /// gone on for long.
-    #[inline]
-    pub(crate) fn may_start(&self) -> bool {
-        let now = self.runtime.now();
-        if self.done() == 0 {
-            self.started.store(now.0, Ordering::Relaxed);
-        } else if now.since(self.started()) >= SLICE {
-            return false;
-        }
-        self.shared.may_start(now)
-    }
-
-    fn begin(&self, events: &[Event]) {
-        if let Some(last) = events.last() {
-            self.shared.set_delivered(last.sequence_number());
-        }
-    }
-
-    #[inline]
-    fn handled(&self, events: usize) {
-        self.done.store(self.done() + events, Ordering::Relaxed);
-    }
-
-    /// When the batch's first call was allowed to start.
-    pub(crate) fn started(&self) -> Tick {
-        Tick(self.started.load(Ordering::Relaxed))
-    }
-
-    /// How many events of the batch were handled.
-    #[inline]
-    pub(crate) fn done(&self) -> usize {
-        self.done.load(Ordering::Relaxed)
-    }
-
-    /// For the next batch.
-    pub(crate) fn reset(&mut self) {
-        *self.done.get_mut() = 0;
-    }
-
-    pub(crate) fn now(&self) -> Tick {
-        self.runtime.now()
-    }
-}
+use super::gate::Gate;
+use crate::handler::{Context, Handler, HandlerResult, RevokedContext};
+use crate::model::{BoxError, Event, PartitionId, RevokeReason, StopReason};
+use crate::report::Operation;
 
 /// A handler as the pump drives it.
 pub(crate) trait Deliver: Send + 'static {

@@ -4,10 +4,8 @@ use std::num::NonZeroU64;
 use std::time::Duration;
 
 use crate::balance::{Pace, Policy};
-use crate::coordination::Timing;
 use crate::model::{ConsumerGroup, Position};
-use crate::processor::ConfigError;
-use crate::pump::{ChangedPast, FailurePolicy};
+use crate::timing::{Timing, TimingError};
 
 /// When positions are checkpointed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -46,6 +44,44 @@ impl Checkpoint {
             Self::Manual => Self::after(time),
         }
     }
+}
+
+/// What happens after a handler's error or panic.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum FailurePolicy {
+    /// Deliver again from the first event not yet handled, after a pause that doubles, for ever. Other partitions
+    /// go on meanwhile.
+    Retry {
+        /// The first pause.
+        first: Duration,
+        /// The longest pause.
+        longest: Duration,
+    },
+    /// Pass the rest of the batch over and report it, as the EventProcessorHost did. The batch is what was taken from the
+    /// queue, up to `batch_size` events, also under `on_event`: there, events behind the one that failed are passed over
+    /// without a call. A `batch_size` of 1 passes over the failing event alone.
+    SkipRest,
+}
+
+impl Default for FailurePolicy {
+    fn default() -> Self {
+        Self::Retry { first: Duration::from_millis(100), longest: Duration::from_secs(30) }
+    }
+}
+
+/// What happens when the hub does not have the event that was handled last: another one is in its place, or the partition ends
+/// before it. A hub that says that it was reset is another matter: that is always started over.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+#[non_exhaustive]
+pub enum ChangedPast {
+    /// Handle nothing of the partition, say so, and look again after a pause.
+    #[default]
+    Refuse,
+    /// Start over at the hub's earliest event: what it has was not handled, or is handled again.
+    StartOver,
+    /// Go on after the number of the event that was handled last; where the partition ends before it, with what comes next.
+    GoOn,
 }
 
 /// All options of a processor but its source, store and handler.
@@ -134,4 +170,57 @@ impl Options {
         }
         Ok(())
     }
+}
+
+/// Why a processor cannot be built as asked.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConfigError {
+    /// An option that must be positive is zero.
+    #[error("{option} must be at least 1")]
+    Zero {
+        /// The option.
+        option: &'static str,
+    },
+    /// A duration that must pass is zero.
+    #[error("{option} must be longer than zero")]
+    ZeroTime {
+        /// The option.
+        option: &'static str,
+    },
+    /// A batch that could never fill.
+    #[error(
+        "batch_size {batch_size} is more than prefetch_events {prefetch_events}: a batch could never fill; raise prefetch_events or lower batch_size"
+    )]
+    BatchOverPrefetch {
+        /// The batch size asked for.
+        batch_size: usize,
+        /// The prefetch asked for.
+        prefetch_events: usize,
+    },
+    /// Calls without events, for a handler that takes one event at a time.
+    #[error("call_on_empty needs on_batch or a full handler: on_event has no event to pass")]
+    EmptyCallOnEvent,
+    /// Automatic checkpoints that never come.
+    #[error(
+        "checkpoints need a number of events or a time: use Checkpoint::every, Checkpoint::after or Checkpoint::Manual"
+    )]
+    NeverCheckpoints,
+    /// A retry whose first pause is longer than its longest.
+    #[error("the first retry pause {first:?} is longer than the longest {longest:?}")]
+    RetryPauses {
+        /// The first pause.
+        first: Duration,
+        /// The longest pause.
+        longest: Duration,
+    },
+    /// A name that must not be empty.
+    #[error("{option} must not be empty")]
+    EmptyName {
+        /// The option.
+        option: &'static str,
+    },
+    /// Times that are not safe together.
+    #[error(transparent)]
+    Timing(#[from] TimingError),
 }
