@@ -9,14 +9,16 @@ import textwrap
 from pathlib import Path
 
 COLUMNS = 100
+UNBROKEN_MAX = 80
 ITEM = re.compile(r"( *)([-*]|\d+\.) ")
 # Stands for a space at which no line may be broken.
 GLUE = "\x00"
 
 
 def glued(text):
-    """Spaces within code spans do not break: a line that begins inside of one is hard to read."""
-    return re.sub(r"`[^`]+`", lambda code: code.group().replace(" ", GLUE), text)
+    """Spaces within code spans and short links do not break: a line that begins inside of one is hard to read."""
+    keep = lambda found: found.group().replace(" ", GLUE) if len(found.group()) <= UNBROKEN_MAX else found.group()
+    return re.sub(r"`[^`]+`|\[[^\]]+\]\([^)]+\)", keep, text)
 
 
 def starts_block(line):
