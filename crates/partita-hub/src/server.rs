@@ -171,7 +171,7 @@ pub(crate) enum Course {
 
 /// What the connections of a server share.
 #[derive(Debug)]
-pub(crate) struct Shared {
+pub(crate) struct ServerState {
     pub(crate) broker: Arc<Broker>,
     pub(crate) options: ServerOptions,
     pub(crate) faults: Faults,
@@ -200,7 +200,7 @@ struct Connections {
     of_address: HashMap<IpAddr, usize>,
 }
 
-impl Shared {
+impl ServerState {
     fn connections(&self) -> MutexGuard<'_, Connections> {
         self.connections.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -256,7 +256,7 @@ pub(crate) struct Seat {
     address: Option<IpAddr>,
     /// Whether it has, or had, a token.
     pub(crate) trusted: Arc<AtomicBool>,
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Arc<ServerState>,
 }
 
 impl Seat {
@@ -287,13 +287,13 @@ impl Drop for Seat {
 /// Serves a broker's hubs. Clones are the same server.
 #[derive(Clone, Debug)]
 pub struct Server {
-    shared: Arc<Shared>,
+    shared: Arc<ServerState>,
 }
 
 impl Server {
     /// A server that has no connections yet.
     pub fn new(broker: Arc<Broker>, options: ServerOptions) -> Self {
-        let shared = Shared {
+        let shared = ServerState {
             broker,
             options,
             faults: Faults::default(),

@@ -66,13 +66,13 @@ impl Guests {
     pub(crate) fn welcome(
         self: &Arc<Self>,
         address: IpAddr,
-        spawn: impl FnOnce(Place, Arc<AtomicBool>) -> AbortHandle,
+        spawn: impl FnOnce(GuestPlace, Arc<AtomicBool>) -> AbortHandle,
     ) {
         let address = neighbourhood(address);
         let id = self.make_room(address);
         let (busy, gone) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
         // Not under the lock: a runtime that ends drops what it is given at once, and the place with it.
-        let task = spawn(Place { id, gone: gone.clone(), guests: self.clone() }, busy.clone());
+        let task = spawn(GuestPlace { id, gone: gone.clone(), guests: self.clone() }, busy.clone());
         let mut book = self.book();
         if !gone.load(Ordering::Acquire) {
             book.guests.insert(id, Guest { facts: Facts { address, busy }, task });
@@ -96,13 +96,13 @@ impl Guests {
 
 /// A client's place, until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct GuestPlace {
     id: u64,
     gone: Arc<AtomicBool>,
     guests: Arc<Guests>,
 }
 
-impl Drop for Place {
+impl Drop for GuestPlace {
     fn drop(&mut self) {
         let mut book = self.guests.book();
         self.gone.store(true, Ordering::Release);

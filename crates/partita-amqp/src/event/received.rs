@@ -15,7 +15,7 @@ const SEQUENCE_EPOCH: &str = "x-opt-sequence-number-epoch";
 
 /// Where the hub says that an event is.
 #[derive(Default)]
-struct Place {
+struct EventPosition {
     sequence: Option<SequenceNumber>,
     offset: Option<Offset>,
     time: Option<Timestamp>,
@@ -25,7 +25,7 @@ struct Place {
 /// out.
 pub fn received(payload: &Bytes) -> Result<Event, MessageError> {
     let mut input = Decoder::within(payload, payload, VALUES_MAX);
-    let mut place = Place::default();
+    let mut place = EventPosition::default();
     let mut key = None;
     let mut annotations = Vec::new();
     let mut properties = Vec::new();
@@ -71,7 +71,7 @@ pub fn received(payload: &Bytes) -> Result<Event, MessageError> {
         }
     }
     match place {
-        Place { sequence: Some(sequence), offset: Some(offset), time: Some(time) } => {
+        EventPosition { sequence: Some(sequence), offset: Some(offset), time: Some(time) } => {
             Ok(event.at(sequence, offset, time))
         }
         _ => Err(MessageError::NoPlace),
@@ -136,7 +136,7 @@ impl Pairs<'_> {
 
     /// Takes the next pair if it is one of the place, in the form in which hubs write it.
     #[inline]
-    fn place(&mut self, place: &mut Place) -> Result<bool, DecodeError> {
+    fn place(&mut self, place: &mut EventPosition) -> Result<bool, DecodeError> {
         let [code::SYMBOL_8, len, rest @ ..] = self.0.rest() else { return Ok(false) };
         let Some((name, value)) = rest.split_at_checked((*len).into()) else { return Ok(false) };
         let number = |bytes: &[u8]| bytes.first_chunk().map(|bytes| i64::from_be_bytes(*bytes));

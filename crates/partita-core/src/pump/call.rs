@@ -9,7 +9,7 @@ use std::task::Poll;
 use futures_util::FutureExt;
 
 use super::gate::Gate;
-use super::intake::ReadAhead;
+use super::prefetch::ReadAhead;
 use super::state::PumpState;
 use crate::model::{BoxError, CancelReason};
 use crate::source::SourceError;

@@ -12,7 +12,7 @@ use crate::runtime::Runtime;
 /// one would hold up its checkpoints for a whole batch.
 const SLICE: Duration = Duration::from_millis(100);
 
-/// Asked before every call of user code (rule 1 of the protocol), and told how far it came.
+/// Asked before every call of user code (invariant 1 in ARCHITECTURE.md), and told how far it came.
 pub(crate) struct Gate {
     shared: Arc<PumpState>,
     runtime: Arc<dyn Runtime>,

@@ -3,7 +3,7 @@
 //! - `deliver`: closures and full handlers, brought to one form.
 //! - `failure`: the pure decision what to do about a handler that fails.
 //! - `gate`: what is asked before every call.
-//! - `intake`: the reader and the bounded queue.
+//! - `prefetch`: the reader and the bounded queue.
 //! - `missed`: which missing events were told.
 //! - `past`: whether the hub still has what was handled.
 //! - `progress`: how far the partition was handled, and when to checkpoint.
@@ -17,9 +17,9 @@ mod call;
 mod deliver;
 mod failure;
 mod gate;
-mod intake;
 mod missed;
 mod past;
+mod prefetch;
 mod progress;
 mod standing;
 mod state;

@@ -112,7 +112,7 @@ impl<F: Factory> Pump<F> {
     /// A reader was attached: where it knows the end of the partition, that may lie before what was handled.
     pub(super) async fn check_end(&mut self, handler: &mut F::Handler) {
         let Some(expected) = &self.expected else { return };
-        let end = self.intake.last_enqueued().and_then(|end| end.position);
+        let end = self.prefetch.last_enqueued().and_then(|end| end.position);
         if end.is_some_and(|end| end.sequence < expected.sequence) {
             self.on_other_past(handler, OtherPast::EndsBefore).await;
         }
@@ -121,7 +121,7 @@ impl<F: Factory> Pump<F> {
     /// Compares the first event of a reader with the one handled last, and drops it if it is that one.
     pub(super) async fn check_first(&mut self, handler: &mut F::Handler) {
         let Some(expected) = &self.expected else { return };
-        let Some(first) = self.intake.batch(1).0.first().map(|first| compare(expected, first)) else {
+        let Some(first) = self.prefetch.batch(1).0.first().map(|first| compare(expected, first)) else {
             return;
         };
         match first {
@@ -129,7 +129,7 @@ impl<F: Factory> Pump<F> {
                 self.expected = None;
                 self.recovered(Trouble::Reading);
                 if first == First::Same {
-                    self.intake.consume(1);
+                    self.prefetch.consume(1);
                 }
             }
             First::Differs => self.on_other_past(handler, OtherPast::Differs).await,
@@ -151,7 +151,7 @@ impl<F: Factory> Pump<F> {
             None => return,
             Some(Ok(stream)) => stream,
             Some(Err(error)) => {
-                self.intake.detach();
+                self.prefetch.detach();
                 self.failed_reads += 1;
                 self.report(Operation::Describe, error.into());
                 let pause = self.reading_pause();
@@ -168,7 +168,7 @@ impl<F: Factory> Pump<F> {
         let seems_reset = past == OtherPast::EndsBefore && (known.is_none() || stream.is_none());
         if was_reset {
             // Whoever coordinates must know before anything of the new life is checkpointed. It lets everybody start over.
-            self.intake.detach();
+            self.prefetch.detach();
             self.failed_reads += 1;
             self.shared.report(PumpEvent::AskHub).await;
             let pause = self.reading_pause();
@@ -182,7 +182,7 @@ impl<F: Factory> Pump<F> {
         let _ = call(self.as_leased(), handler.error(Operation::Read, &error, &self.cx)).await;
         match (chosen, past) {
             (ChangedPast::Refuse, _) => {
-                self.intake.detach();
+                self.prefetch.detach();
                 self.failed_reads += 1;
                 let (attempts, pause) = (self.failed_reads, self.reading_pause());
                 self.failing(Trouble::Reading, attempts, pause, Some(last), &error);
@@ -201,9 +201,9 @@ impl<F: Factory> Pump<F> {
                 self.report(Operation::Read, error);
                 self.expected = None;
                 self.past_accepted = true;
-                let (first, _) = self.intake.batch(1);
+                let (first, _) = self.prefetch.batch(1);
                 if first.first().is_some_and(|first| first.sequence_number() <= last) {
-                    self.intake.consume(1);
+                    self.prefetch.consume(1);
                 }
             }
         }

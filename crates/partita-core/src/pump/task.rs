@@ -14,9 +14,9 @@ use super::call::{Called, Limits, call, call_reading};
 use super::deliver::{Deliver, Factory};
 use super::failure::{Failure, Verdict, decide, pause_after};
 use super::gate::Gate;
-use super::intake::Intake;
 use super::missed::Missed;
 use super::past::OtherPast;
+use super::prefetch::Prefetch;
 use super::progress::{Progress, Start};
 use super::state::{Command, PumpState};
 use super::trouble::Trouble;
@@ -55,7 +55,7 @@ pub(crate) struct Pump<F> {
     pub(super) shared: Arc<PumpState>,
     pub(super) cx: Context,
     gate: Gate,
-    pub(super) intake: Intake,
+    pub(super) prefetch: Prefetch,
     pub(super) progress: Progress,
     /// What the first event of the reader is compared with.
     pub(super) expected: Option<StreamPosition>,
@@ -90,7 +90,7 @@ impl<F: Factory> Pump<F> {
         Self {
             cx: Context::new(Arc::<PumpState>::clone(&shared)),
             gate: Gate::new(Arc::clone(&shared), Arc::clone(&config.runtime)),
-            intake: Intake::new(options.prefetch_events, options.prefetch_bytes, options.batch_size),
+            prefetch: Prefetch::new(options.prefetch_events, options.prefetch_bytes, options.batch_size),
             progress: Progress::new(options.checkpoint, start),
             missed: Missed::default(),
             expected: None,
@@ -125,7 +125,7 @@ impl<F: Factory> Pump<F> {
             };
         };
         let end = self.deliver_all(&mut handler).await;
-        self.intake.detach();
+        self.prefetch.detach();
         match end {
             End::Drain(DrainReason::HandOff) => self.stop(&mut handler, StopReason::HandOff).await,
             End::Drain(DrainReason::Shutdown) => self.stop(&mut handler, StopReason::Shutdown).await,
@@ -202,7 +202,7 @@ impl<F: Factory> Pump<F> {
             let now = self.now();
             if !self.shared.may_start(now) {
                 // Lapsed: what was read is read again once the lease is back.
-                self.intake.detach();
+                self.prefetch.detach();
                 self.shared.changed.notified().await;
                 continue;
             }
@@ -210,16 +210,16 @@ impl<F: Factory> Pump<F> {
             if let Some(position) = self.shared.take_seek() {
                 self.seek(position).await;
             }
-            if !self.intake.is_attached() {
+            if !self.prefetch.is_attached() {
                 if self.attach(handler).await.is_break() {
                     return End::GiveUp;
                 }
                 continue;
             }
-            let read = if self.intake.is_empty() {
+            let read = if self.prefetch.is_empty() {
                 self.wait_for_events(handler).await
-            } else if self.intake.is_low() {
-                self.intake.read().now_or_never().unwrap_or(Ok(()))
+            } else if self.prefetch.is_low() {
+                self.prefetch.read().now_or_never().unwrap_or(Ok(()))
             } else {
                 Ok(())
             };
@@ -231,7 +231,7 @@ impl<F: Factory> Pump<F> {
             }
             self.tell_gaps(handler).await;
             self.check_first(handler).await;
-            if let Some(first) = self.intake.first() {
+            if let Some(first) = self.prefetch.first() {
                 self.progress.found(first);
                 self.failed_reads = 0;
                 self.note_end(now);
@@ -247,7 +247,7 @@ impl<F: Factory> Pump<F> {
     async fn deliver(&mut self, handler: &mut F::Handler) -> std::ops::ControlFlow<()> {
         self.gate.reset();
         self.cut_off = false;
-        let (batch, ahead) = self.intake.batch(self.config.options.batch_size);
+        let (batch, ahead) = self.prefetch.batch(self.config.options.batch_size);
         let size = batch.len();
         tracing::trace!(
             events = size,
@@ -285,7 +285,7 @@ impl<F: Factory> Pump<F> {
         let now = self.now();
         self.quiet_since = now;
         let marked = self.shared.marked();
-        let (batch, _) = self.intake.batch(size);
+        let (batch, _) = self.prefetch.batch(size);
         let checkpointed = batch.iter().take_while(|event| Some(event.sequence_number()) <= marked).count();
         let done = self.gate.done().max(checkpointed);
         let done = if planted!(FailedCallCounted) { batch.len() } else { done };
@@ -295,7 +295,7 @@ impl<F: Factory> Pump<F> {
             self.progress.handled(now, handled);
             self.shared.handled.store(last.0, Ordering::Relaxed);
             self.shared.handled_count.fetch_add(done as u64, Ordering::Relaxed);
-            let bytes = self.intake.consume(done);
+            let bytes = self.prefetch.consume(done);
             self.config.hooks.batch_handled(BatchHandled {
                 partition: &self.shared.partition,
                 events: done,
@@ -304,7 +304,7 @@ impl<F: Factory> Pump<F> {
                 last,
             });
         }
-        self.intake.settle();
+        self.prefetch.settle();
         self.checkpoint_if_due(now);
         done
     }
@@ -322,7 +322,7 @@ impl<F: Factory> Pump<F> {
                 self.pause(pause).await;
             }
             Verdict::SkipRest => {
-                let (rest, _) = self.intake.batch(failure.unhandled);
+                let (rest, _) = self.prefetch.batch(failure.unhandled);
                 let skipped = rest
                     .first()
                     .zip(rest.last())
@@ -332,7 +332,7 @@ impl<F: Factory> Pump<F> {
                     self.shared.handled.store(last.sequence_number().0, Ordering::Relaxed);
                 }
                 self.progress.handled(self.gate.now(), rest);
-                self.intake.consume(failure.unhandled);
+                self.prefetch.consume(failure.unhandled);
                 self.failed_calls = 0;
                 let text = format!("{error}; passed over the rest of the batch, sequence numbers {skipped}");
                 self.report_events(text.into(), events);
@@ -342,7 +342,7 @@ impl<F: Factory> Pump<F> {
 
     /// What a call failed on: one event where the handler takes them one by one, else what is left of the batch.
     fn failed_events(&mut self, failure: Failure) -> Option<FailedEvents> {
-        let (rest, _) = self.intake.batch(failure.unhandled);
+        let (rest, _) = self.prefetch.batch(failure.unhandled);
         let first = rest.first()?.sequence_number();
         let last = if F::ONE_BY_ONE { first } else { rest.last()?.sequence_number() };
         Some(FailedEvents { first, last, attempt: failure.attempts })
@@ -365,7 +365,7 @@ impl<F: Factory> Pump<F> {
         match self.unless_stopped(source.open(request)).await {
             None => {}
             Some(Ok(reader)) => {
-                self.intake.attach(reader);
+                self.prefetch.attach(reader);
                 if *self.progress.resume() == Position::Latest {
                     self.pin_latest().await;
                 }
@@ -383,7 +383,7 @@ impl<F: Factory> Pump<F> {
     /// Turns "latest" into the place that it means now, and makes that durable: the next owner must not start at a later
     /// one, or what arrived in between would be passed over.
     async fn pin_latest(&mut self) {
-        let Some(end) = self.intake.last_enqueued() else { return };
+        let Some(end) = self.prefetch.last_enqueued() else { return };
         let last = end.position.map(|last| Position::after_sequence(last.sequence));
         self.seek(last.unwrap_or(Position::Earliest)).await;
     }
@@ -395,7 +395,7 @@ impl<F: Factory> Pump<F> {
         operation: Operation,
         error: SourceError,
     ) -> std::ops::ControlFlow<()> {
-        self.intake.detach();
+        self.prefetch.detach();
         let kind = error.kind();
         if kind == SourceErrorKind::Fatal && self.expected.take().is_some() {
             // The event to compare with may be all that cannot be read, and it was handled: go on without it.
@@ -427,7 +427,7 @@ impl<F: Factory> Pump<F> {
 
     /// Says which events are gone; the reader goes on after them.
     async fn tell_gaps(&mut self, handler: &mut F::Handler) {
-        while let Some(gap) = self.intake.take_gap() {
+        while let Some(gap) = self.prefetch.take_gap() {
             let Some(gap) = self.missing(gap) else { continue };
             let Some(events) = self.missed.add(&gap) else { continue };
             self.shared.missed_count.fetch_add(events, Ordering::Relaxed);
@@ -440,7 +440,7 @@ impl<F: Factory> Pump<F> {
     }
 
     pub(super) async fn seek(&mut self, position: Position) {
-        self.intake.detach();
+        self.prefetch.detach();
         // Whoever asks for these events again is told again.
         self.missed = Missed::default();
         self.expected = None;
@@ -458,7 +458,7 @@ impl<F: Factory> Pump<F> {
         let empty_at = options.call_on_empty.then(|| self.quiet_since + options.max_wait);
         let wait = self.progress.due().into_iter().chain(empty_at).min().map(|at| at.since(now));
         {
-            let read = pin!(self.intake.read());
+            let read = pin!(self.prefetch.read());
             let changed = pin!(self.shared.changed.notified());
             let quiet = pin!(async {
                 match wait {
@@ -471,7 +471,7 @@ impl<F: Factory> Pump<F> {
                 result?;
             }
         }
-        if self.intake.is_empty() && empty_at.is_some_and(|at| self.now() >= at) {
+        if self.prefetch.is_empty() && empty_at.is_some_and(|at| self.now() >= at) {
             self.gate.reset();
             let called = call(self.leased(), handler.deliver(&[], &self.cx, &self.gate)).await;
             if let Some(error) = called.failure() {
@@ -494,11 +494,11 @@ impl<F: Factory> Pump<F> {
 
     /// Passes on what the reader heard of the partition's end.
     fn note_end(&mut self, now: Tick) {
-        if !self.intake.has_heard() && now.since(self.end_noted) < END_NOTED_EVERY {
+        if !self.prefetch.has_heard() && now.since(self.end_noted) < END_NOTED_EVERY {
             return;
         }
         self.end_noted = now;
-        if let Some(end) = self.intake.last_enqueued() {
+        if let Some(end) = self.prefetch.last_enqueued() {
             *self.shared.last_enqueued.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(end);
         }
     }

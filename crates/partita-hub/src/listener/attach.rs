@@ -9,11 +9,11 @@ use partita_amqp::message::Map;
 use partita_amqp::performative::{Attach, ReceiverSettleMode, Role, SenderSettleMode, Source, Target};
 use partita_core::model::{ConsumerGroup, Epoch, Position, Timestamp, Value};
 
-use super::core::{Core, Kind, Link, Pass, error_of};
-use super::intake::{Credit, Intake};
+use super::logic::{ConnectionLogic, Link, LinkKind, Pass, error_of};
 use super::mailbox::Bell;
 use super::node::{Node, REQUEST_CREDIT, Replies, Requests};
-use super::outlet::{Finding, Outlet};
+use super::receiver_link::{Finding, ReceiverLink};
+use super::sender_link::{Credit, SenderLink};
 use crate::broker::{self, Hub, HubReader};
 use crate::fault::{Moment, Spot, Strike};
 use crate::log::AppendError;
@@ -30,7 +30,7 @@ const RECEIVER_NAME: [&str; 2] = ["com.microsoft:receiver-name", "com.microsoft.
 const RUNTIME_METRIC: &str = "com.microsoft:enable-receiver-runtime-metric";
 const IDEMPOTENT: &str = "com.microsoft:idempotent-producer";
 
-impl Core {
+impl ConnectionLogic {
     pub(super) fn on_attach(&mut self, id: LinkId, attach: Attach, now: Instant) {
         if let Err(refusal) = self.admit(id, &attach, now) {
             tracing::debug!(connection = self.id(), link = %attach.name, %refusal, "link is refused");
@@ -65,12 +65,12 @@ impl Core {
                 return Err(Refusal::new(NOT_ALLOWED, text));
             }
             (Some(node), Role::Sender) => {
-                self.attached(id, attach, pass, Kind::Requests(Requests { node }))?;
+                self.attached(id, attach, pass, LinkKind::Requests(Requests { node }))?;
                 self.conn.set_credit(id, REQUEST_CREDIT, false);
             }
             (Some(node), Role::Receiver) => {
                 let name = attach.target.as_ref().and_then(Target::address).map(str::to_owned);
-                self.attached(id, attach, pass, Kind::Replies(Replies::new(node, name)))?;
+                self.attached(id, attach, pass, LinkKind::Replies(Replies::new(node, name)))?;
                 self.conn.ignore_outcomes(id);
             }
             (None, Role::Sender) => self.admit_sender(id, attach, pass.address, now)?,
@@ -81,7 +81,7 @@ impl Core {
 
     /// Whether there is a link for tokens already.
     fn puts_tokens(&self) -> bool {
-        let is_one = |link: &Link| matches!(link.kind, Kind::Requests(Requests { node: Node::Cbs }));
+        let is_one = |link: &Link| matches!(link.kind, LinkKind::Requests(Requests { node: Node::Cbs }));
         self.links.values().any(is_one)
     }
 
@@ -105,7 +105,7 @@ impl Core {
             id
         });
         let credit = Credit::new(self.shared().options.credit, pass.partition);
-        let kind = Kind::Intake(Intake { hub, partition: pass.partition, producer, credit });
+        let kind = LinkKind::Sender(SenderLink { hub, partition: pass.partition, producer, credit });
         self.attached(id, &granted, pass, kind)?;
         self.conn.set_credit(id, credit.target, false);
         Ok(())
@@ -141,7 +141,7 @@ impl Core {
                 let bell = Bell::new(id, &self.mailbox);
                 let finding = Finding { attach: attach.clone(), hub, from, found, bell };
                 let session = self.session_of(id)?;
-                self.insert(id, Link { session, pass, kind: Kind::Finding(Box::new(finding)) });
+                self.insert(id, Link { session, pass, kind: LinkKind::Finding(Box::new(finding)) });
                 self.wake_reader(id, now);
             }
             _ => {
@@ -158,7 +158,9 @@ impl Core {
 
     /// A reader's place may have been found.
     pub(super) fn on_found(&mut self, id: LinkId, now: Instant) {
-        let Some(Kind::Finding(finding)) = self.links.get_mut(&id).map(|link| &mut link.kind) else { return };
+        let Some(LinkKind::Finding(finding)) = self.links.get_mut(&id).map(|link| &mut link.kind) else {
+            return;
+        };
         let Poll::Ready(found) = finding.poll() else { return };
         let (attach, hub, from) = (finding.attach.clone(), finding.hub.clone(), finding.from.clone());
         let Some(link) = self.links.get(&id) else { return };
@@ -182,9 +184,9 @@ impl Core {
         }
     }
 
-    fn outlet(&self, id: LinkId, attach: &Attach, reader: HubReader, from: &Position) -> Kind {
+    fn outlet(&self, id: LinkId, attach: &Attach, reader: HubReader, from: &Position) -> LinkKind {
         let metrics = attach.desired_capabilities.iter().any(|wanted| **wanted == *RUNTIME_METRIC);
-        Kind::Outlet(Box::new(Outlet::new(id, reader, from, metrics, &self.mailbox)))
+        LinkKind::Receiver(Box::new(ReceiverLink::new(id, reader, from, metrics, &self.mailbox)))
     }
 
     fn begin_reading(&mut self, id: LinkId, now: Instant) {
@@ -261,10 +263,10 @@ impl Core {
     }
 
     /// Answers, and keeps the link.
-    fn attached(&mut self, id: LinkId, attach: &Attach, pass: Pass, kind: Kind) -> Result<(), Refusal> {
+    fn attached(&mut self, id: LinkId, attach: &Attach, pass: Pass, kind: LinkKind) -> Result<(), Refusal> {
         let session = self.session_of(id)?;
         let mut answer = self.granted(attach);
-        if matches!(kind, Kind::Requests(_) | Kind::Replies(_)) {
+        if matches!(kind, LinkKind::Requests(_) | LinkKind::Replies(_)) {
             answer.max_message_size = Some(u64::MAX);
         }
         self.conn.answer_attach(id, answer);

@@ -11,8 +11,8 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio::sync::watch;
 use tokio::time::Sleep;
 
-use super::core::{Core, End};
 use super::habits::Lag;
+use super::logic::{ConnectionLogic, End};
 use crate::server::{Course, Peer, Seat};
 
 /// How much is read at once, at first and at most. It doubles when it was filled.
@@ -76,7 +76,7 @@ enum Change {
 
 struct Task<S> {
     stream: S,
-    core: Core,
+    core: ConnectionLogic,
     input: BytesMut,
     read_bytes: usize,
     /// Whether bytes are on their way that the stream may hold back.
@@ -91,7 +91,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Task<S> {
     fn new(stream: S, seat: Seat) -> Self {
         Self {
             stream,
-            core: Core::new(seat, Instant::now()),
+            core: ConnectionLogic::new(seat, Instant::now()),
             input: BytesMut::new(),
             read_bytes: READ_BYTES_MIN,
             unflushed: false,

@@ -9,7 +9,7 @@ use partita_amqp::message::{self, Message};
 use partita_amqp::performative::DeliveryState;
 use partita_core::model::Timestamp;
 
-use super::core::{Core, Kind, error_of};
+use super::logic::{ConnectionLogic, LinkKind, error_of};
 use crate::service::condition::{DECODE_ERROR, LIMIT_EXCEEDED, Refusal};
 use crate::service::{cbs, management, request_reply_to};
 
@@ -71,11 +71,11 @@ impl Replies {
     }
 }
 
-impl Core {
+impl ConnectionLogic {
     pub(super) fn on_request(&mut self, delivery: &Delivery, now: Instant) {
         self.conn.top_up(delivery.link, REQUEST_CREDIT);
         let Some(link) = self.links.get(&delivery.link) else { return };
-        let (Kind::Requests(requests), session) = (&link.kind, link.session) else { return };
+        let (LinkKind::Requests(requests), session) = (&link.kind, link.session) else { return };
         let node = requests.node;
         let request = match Message::decode_with_any_body(&delivery.payload) {
             Ok(request) => request,
@@ -116,7 +116,9 @@ impl Core {
             tracing::debug!(connection = self.id(), ?node, "there is no link for the reply");
             return;
         };
-        let Some(Kind::Replies(replies)) = self.links.get_mut(&to).map(|link| &mut link.kind) else { return };
+        let Some(LinkKind::Replies(replies)) = self.links.get_mut(&to).map(|link| &mut link.kind) else {
+            return;
+        };
         if replies.queue.len() >= REPLIES_MAX || replies.queued >= REPLIES_BYTES_MAX {
             let text = format!("{} replies wait for credit.", replies.queue.len());
             return self.detach(to, &Refusal::new(LIMIT_EXCEEDED, text));
@@ -134,7 +136,7 @@ impl Core {
         name: Option<&str>,
     ) -> Option<LinkId> {
         let of_node = self.links.iter().filter_map(|(id, link)| match &link.kind {
-            Kind::Replies(replies) if replies.node == node => Some((*id, link.session, replies)),
+            LinkKind::Replies(replies) if replies.node == node => Some((*id, link.session, replies)),
             _ => None,
         });
         let best = of_node.max_by_key(|(id, its, replies)| {

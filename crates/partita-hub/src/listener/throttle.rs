@@ -8,10 +8,10 @@ const EVERY: Duration = Duration::from_secs(10);
 
 /// Lets one warning through now and then, and counts the others.
 #[derive(Debug, Default)]
-pub struct Throttle(Mutex<State>);
+pub struct Throttle(Mutex<ThrottleState>);
 
 #[derive(Debug, Default)]
-struct State {
+struct ThrottleState {
     last: Option<Instant>,
     unsaid: u64,
 }

@@ -6,7 +6,7 @@ use std::time::Instant;
 use partita_amqp::connection::Limits;
 use partita_core::model::Timestamp;
 
-use super::core::{Core, End, Kind, OUTBOX_BYTES_LIMIT, error_of};
+use super::logic::{ConnectionLogic, End, LinkKind, OUTBOX_BYTES_LIMIT, error_of};
 use super::strangers::{ALL_BYTES_MAX, EACH_BYTES_MAX, Excess};
 use crate::server::ServerOptions;
 use crate::service::condition::{LIMIT_EXCEEDED, Refusal, UNAUTHORIZED};
@@ -34,7 +34,7 @@ pub(super) fn strangers_limits(options: &ServerOptions) -> Limits {
     }
 }
 
-impl Core {
+impl ConnectionLogic {
     /// Whether nobody has vouched for the client yet.
     pub(super) fn is_stranger(&self) -> bool {
         self.stake.is_some()
@@ -52,7 +52,7 @@ impl Core {
             return self.conn.set_limits(limits);
         }
         let replies = self.links.values().map(|link| match &link.kind {
-            Kind::Replies(replies) => replies.bytes(),
+            LinkKind::Replies(replies) => replies.bytes(),
             _ => 0,
         });
         let held = input + self.conn.held_bytes() + replies.sum::<usize>();

@@ -51,7 +51,7 @@ pub(crate) struct Queue {
 }
 
 impl Queue {
-    /// Adds a batch; gives it back if there is no room.
+    /// Adds a batch, or says that there is no room.
     pub(crate) fn push(&self, batch: Pending, bytes_max: usize) -> Result<(), AppendError> {
         let mut state = lock(&self.state);
         if state.closed {

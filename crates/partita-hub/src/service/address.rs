@@ -37,7 +37,7 @@ pub enum Address {
 impl Address {
     /// Reads an address; what names nothing is not found.
     pub fn parse(text: &str) -> Result<Self, Refusal> {
-        let segments = Place::parse(text).segments;
+        let segments = ResourceUri::parse(text).segments;
         let segments: Vec<&str> = segments.iter().map(String::as_str).collect();
         let is = |segment: &str, word: &str| segment.eq_ignore_ascii_case(word);
         Ok(match segments[..] {
@@ -100,13 +100,13 @@ pub fn partition_number(text: &str, partitions: u32) -> Result<u32, Refusal> {
 
 /// A URI taken apart: the host it names, if any, and its path.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Place {
+pub(crate) struct ResourceUri {
     /// In lower case, without the port.
     pub(crate) host: Option<String>,
     pub(crate) segments: Vec<String>,
 }
 
-impl Place {
+impl ResourceUri {
     /// Takes a text apart. Empty segments and what follows a question mark do not count.
     pub(crate) fn parse(text: &str) -> Self {
         let text = text.split(['?', '#']).next().unwrap_or_default();

@@ -3,7 +3,7 @@
 use partita_amqp::message::Message;
 use partita_core::model::{Body, Timestamp, Value};
 
-use super::address::Place;
+use super::address::ResourceUri;
 use super::auth::{Rules, Tokens};
 use super::condition::Refusal;
 use super::request::{self, BAD_REQUEST, FORBIDDEN, Failure, NOT_FOUND, NOT_IMPLEMENTED, UNAUTHORIZED};
@@ -69,7 +69,7 @@ fn put_token(
 
 /// Fails if the audience names a hub that is not there. One that names none is the whole namespace.
 fn find(audience: &str, is_hub: impl Fn(&str) -> bool) -> Result<(), Failure> {
-    let place = Place::parse(audience);
+    let place = ResourceUri::parse(audience);
     let Some(hub) = place.segments.first().filter(|name| !name.starts_with('$') && !is_hub(name)) else {
         return Ok(());
     };

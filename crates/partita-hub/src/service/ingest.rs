@@ -54,7 +54,7 @@ pub fn ingest(format: u32, payload: &[u8], bytes_max: usize) -> Result<Ingested<
     }
     // Arrays can claim any number of values that take no bytes; a message in earnest has fewer values than bytes.
     let mut intake =
-        Intake { values_left: payload.len(), scratch: Vec::new(), batch: BatchBuilder::default() };
+        Ingest { values_left: payload.len(), scratch: Vec::new(), batch: BatchBuilder::default() };
     let (key, notes) = match format {
         FORMAT_EVENT => {
             intake.batch = BatchBuilder::with_capacity(1, payload.len() + 16);
@@ -116,13 +116,13 @@ impl ProducerNumbers {
     }
 }
 
-struct Intake {
+struct Ingest {
     values_left: usize,
     scratch: Vec<u8>,
     batch: BatchBuilder,
 }
 
-impl Intake {
+impl Ingest {
     /// Takes the messages out of an envelope.
     fn batch<'a>(&mut self, payload: &'a [u8]) -> Result<(Option<&'a str>, Notes<'a>), Refusal> {
         let bad = |error: MessageError| {
@@ -174,20 +174,20 @@ impl Intake {
     fn event<'a>(&mut self, bytes: &'a [u8], key: Option<&str>) -> Result<Notes<'a>, MessageError> {
         let mut sections = Sections::new(Checker::with_values_max(bytes, self.values_left));
         let (mut annotations, mut hop): (Option<RawMap<'_>>, Option<Hop<'_>>) = (None, None);
-        let (mut as_it_is, mut place) = (true, Place::Start);
+        let (mut as_it_is, mut place) = (true, SectionOrder::Start);
         while let Some(section) = sections.next()? {
             let prefix = &section.bytes[..section.bytes.len().min(3)];
             let (here, usual) = match section.content {
-                RawContent::Header => (Place::Header, prefix == HEADER_DESCRIPTOR),
+                RawContent::Header => (SectionOrder::Header, prefix == HEADER_DESCRIPTOR),
                 RawContent::DeliveryAnnotations(map) => {
-                    hop = Some(Hop { map, in_place: place <= Place::Header });
-                    (Place::Hop, prefix == HOP_DESCRIPTOR && map.count > 0)
+                    hop = Some(Hop { map, in_place: place <= SectionOrder::Header });
+                    (SectionOrder::Hop, prefix == HOP_DESCRIPTOR && map.count > 0)
                 }
                 RawContent::MessageAnnotations(map) => {
                     annotations = Some(map);
-                    (Place::Annotations, prefix == ANNOTATIONS_DESCRIPTOR && map.count > 0)
+                    (SectionOrder::Annotations, prefix == ANNOTATIONS_DESCRIPTOR && map.count > 0)
                 }
-                _ => (Place::Others, true),
+                _ => (SectionOrder::Others, true),
             };
             as_it_is &= usual && here >= place;
             place = place.max(here);
@@ -227,7 +227,7 @@ struct Hop<'a> {
 
 /// How far an event is gone over. The order is that of what is stored.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Place {
+enum SectionOrder {
     Start,
     Header,
     Hop,

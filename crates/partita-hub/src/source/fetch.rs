@@ -16,7 +16,7 @@ type Back = (Box<HubReader>, Vec<StoredBatch>, Result<(), HubReadError>);
 
 /// Where the hub's reader is.
 #[derive(Debug)]
-enum Place {
+enum ReaderPlace {
     Here(Box<HubReader>),
     /// On a blocking thread, reading the disk. A poll that was given up meanwhile is taken up by the next.
     Away(JoinHandle<Back>),
@@ -27,49 +27,49 @@ enum Place {
 /// A hub's reader that can be polled.
 #[derive(Debug)]
 pub(crate) struct Fetch {
-    place: Place,
+    place: ReaderPlace,
 }
 
 impl Fetch {
     pub(crate) fn new(reader: HubReader) -> Self {
-        Self { place: Place::Here(Box::new(reader)) }
+        Self { place: ReaderPlace::Here(Box::new(reader)) }
     }
 
     /// The reader, unless it is at the disk or failed.
     pub(crate) fn reader(&self) -> Option<&HubReader> {
         match &self.place {
-            Place::Here(reader) => Some(reader),
-            Place::Away(_) | Place::Gone => None,
+            ReaderPlace::Here(reader) => Some(reader),
+            ReaderPlace::Away(_) | ReaderPlace::Gone => None,
         }
     }
 
     /// Events that the reader passed over since this was last asked; one that is at the disk is asked when it is back.
     pub(crate) fn take_gap(&mut self) -> Option<Gap> {
         match &mut self.place {
-            Place::Here(reader) => reader.take_gap(),
-            Place::Away(_) | Place::Gone => None,
+            ReaderPlace::Here(reader) => reader.take_gap(),
+            ReaderPlace::Away(_) | ReaderPlace::Gone => None,
         }
     }
 
     /// Whether it reads the disk right now.
     #[cfg(feature = "server")]
     pub(crate) fn is_away(&self) -> bool {
-        matches!(self.place, Place::Away(_))
+        matches!(self.place, ReaderPlace::Away(_))
     }
 
     /// Fails if the reader was sent away; a reader that is at the disk is asked when it is back.
     pub(crate) fn check(&self) -> Result<(), HubReadError> {
         match &self.place {
-            Place::Here(reader) => reader.check(),
-            Place::Away(_) => Ok(()),
-            Place::Gone => Err(ReadError::Closed.into()),
+            ReaderPlace::Here(reader) => reader.check(),
+            ReaderPlace::Away(_) => Ok(()),
+            ReaderPlace::Gone => Err(ReadError::Closed.into()),
         }
     }
 
     /// Goes on at this event, which was read before.
     #[cfg(feature = "server")]
     pub(crate) fn seek(&mut self, seq: u64) {
-        if let Place::Here(reader) = &mut self.place {
+        if let ReaderPlace::Here(reader) = &mut self.place {
             reader.seek(seq);
         }
     }
@@ -78,13 +78,13 @@ impl Fetch {
     #[cfg(feature = "server")]
     pub(crate) fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         match &mut self.place {
-            Place::Here(reader) => reader.poll_ready(cx),
-            Place::Away(reading) => match reading.is_finished() {
+            ReaderPlace::Here(reader) => reader.poll_ready(cx),
+            ReaderPlace::Away(reading) => match reading.is_finished() {
                 true => Poll::Ready(()),
                 // The handle's waker is set by the poll that started it.
                 false => Poll::Pending,
             },
-            Place::Gone => Poll::Ready(()),
+            ReaderPlace::Gone => Poll::Ready(()),
         }
     }
 
@@ -100,8 +100,8 @@ impl Fetch {
         let had = out.len();
         loop {
             let result = match &mut self.place {
-                Place::Gone => Err(ReadError::Closed.into()),
-                Place::Here(reader) => {
+                ReaderPlace::Gone => Err(ReadError::Closed.into()),
+                ReaderPlace::Here(reader) => {
                     ready!(reader.poll_ready(cx));
                     match reader.read_cached(bytes_max, out) {
                         Ok(true) => Ok(()),
@@ -114,10 +114,10 @@ impl Fetch {
                         Err(error) => Err(error),
                     }
                 }
-                Place::Away(reading) => match ready!(Pin::new(reading).poll(cx)) {
+                ReaderPlace::Away(reading) => match ready!(Pin::new(reading).poll(cx)) {
                     Ok((reader, found, result)) => {
                         out.extend(found);
-                        self.place = Place::Here(reader);
+                        self.place = ReaderPlace::Here(reader);
                         result
                     }
                     // The runtime is going down.
@@ -130,7 +130,7 @@ impl Fetch {
                     self.skip(&gone);
                 }
                 Err(error) => {
-                    self.place = Place::Gone;
+                    self.place = ReaderPlace::Gone;
                     return Poll::Ready(Err(error));
                 }
             }
@@ -142,8 +142,8 @@ impl Fetch {
 
     /// Sends the hub's reader to a blocking thread.
     fn read_disk(&mut self, bytes_max: usize) {
-        if let Place::Here(mut reader) = std::mem::replace(&mut self.place, Place::Gone) {
-            self.place = Place::Away(spawn_blocking(move || {
+        if let ReaderPlace::Here(mut reader) = std::mem::replace(&mut self.place, ReaderPlace::Gone) {
+            self.place = ReaderPlace::Away(spawn_blocking(move || {
                 let mut found = Vec::new();
                 let result = reader.read(bytes_max, &mut found);
                 (reader, found, result)
@@ -153,7 +153,7 @@ impl Fetch {
 
     /// Retention overtook the reader, or it comes to a loss that was accepted.
     fn skip(&mut self, gone: &ReadError) {
-        let Place::Here(reader) = &mut self.place else { return };
+        let ReaderPlace::Here(reader) = &mut self.place else { return };
         let (from, next, cause) = match gone {
             ReadError::Gone { from, first, .. } => (from, first, GapCause::Retention),
             ReadError::Lost { from, next, .. } => (from, next, GapCause::Damage),

@@ -44,7 +44,7 @@ pub(super) async fn redirected(
     driver.connection().close(None);
     // The answer is there; how the connection ends does not matter.
     tokio::spawn(async move { driver.finish(HANG_UP_TIME_MAX).await });
-    let Place { host, port, hub } = answer?;
+    let EventHubsEndpoint { host, port, hub } = answer?;
     let mut found = ConnectionString::builder(host, iot_hub.credential().clone())
         .service(Service::EventHubs)
         .hub(HubName::new(hub));
@@ -54,7 +54,7 @@ pub(super) async fn redirected(
     Ok(found.build())
 }
 
-async fn answer<S>(driver: &mut Driver<S>, host: &str) -> Result<Place, EventHubsError>
+async fn answer<S>(driver: &mut Driver<S>, host: &str) -> Result<EventHubsEndpoint, EventHubsError>
 where
     S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin,
 {
@@ -76,11 +76,10 @@ where
             _ => continue,
         };
         return match &error {
-            Some(error) if *error.condition == *condition::LINK_REDIRECT => {
-                Place::of(error).ok_or_else(|| {
+            Some(error) if *error.condition == *condition::LINK_REDIRECT => EventHubsEndpoint::of(error)
+                .ok_or_else(|| {
                     EventHubsError::fatal(format!("the IoT hub {host} does not say where its events are"))
-                })
-            }
+                }),
             error => {
                 let error =
                     EventHubsError::of_peer(&format!("the link to the IoT hub {host}"), error.as_ref());
@@ -120,13 +119,13 @@ fn password(iot_hub: &ConnectionString, now: Timestamp) -> Result<String, EventH
 
 /// What an IoT hub answers.
 #[derive(Clone, PartialEq, Eq, Debug)]
-struct Place {
+struct EventHubsEndpoint {
     host: String,
     port: Option<u16>,
     hub: String,
 }
 
-impl Place {
+impl EventHubsEndpoint {
     /// Reads `hostname` and `address`, which is `amqps://host[:port]/hub/$management` or only its path.
     fn of(error: &performative::Error) -> Option<Self> {
         let field = |name: &str| {
@@ -180,9 +179,11 @@ mod tests {
         let redirect = |pairs: &[(&str, &str)]| {
             let info = pairs.iter().map(|(key, value)| (Value::Symbol((*key).into()), Value::from(*value)));
             let error = performative::Error::new(condition::LINK_REDIRECT, "there");
-            Place::of(&performative::Error { info: info.collect(), ..error })
+            EventHubsEndpoint::of(&performative::Error { info: info.collect(), ..error })
         };
-        let place = |host: &str, port| Some(Place { host: host.into(), port, hub: "iothub-ehub-c-1".into() });
+        let place = |host: &str, port| {
+            Some(EventHubsEndpoint { host: host.into(), port, hub: "iothub-ehub-c-1".into() })
+        };
         let address = "amqps://ns.example:5671/iothub-ehub-c-1/$management";
         assert_eq!(
             redirect(&[("hostname", "ns.example"), ("address", address)]),

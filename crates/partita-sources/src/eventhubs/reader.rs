@@ -15,19 +15,19 @@ pub(super) struct Reader {
     partition: PartitionId,
     batch: std::vec::IntoIter<bytes::Bytes>,
     last_enqueued: Option<LastEnqueued>,
-    place: Place,
+    place: ReadPosition,
 }
 
 /// Where the reader is in its partition, by the numbers of the events. A hub does not say that it passes over events that it
 /// no longer has; the numbers do, because those of a partition follow one another.
 #[derive(Debug)]
-struct Place {
+struct ReadPosition {
     /// The number that is to come next. Not known before the first event where the start was no number.
     next: Option<i64>,
     gaps: Gaps,
 }
 
-impl Place {
+impl ReadPosition {
     fn new(from: &Position) -> Self {
         let next = match from {
             // No event has a number below 0.
@@ -65,7 +65,7 @@ impl Reader {
         last_enqueued: Option<LastEnqueued>,
     ) -> Self {
         let batch = Batch::new().into_iter();
-        Self { link, partition, batch, last_enqueued, place: Place::new(from) }
+        Self { link, partition, batch, last_enqueued, place: ReadPosition::new(from) }
     }
 
     /// Decodes up to `events_max` events of the batch at hand.
@@ -143,7 +143,7 @@ mod tests {
     use super::*;
 
     fn place(from: Position, numbers: &[i64]) -> Vec<std::ops::Range<i64>> {
-        let mut place = Place::new(&from);
+        let mut place = ReadPosition::new(&from);
         numbers.iter().for_each(|number| place.came(SequenceNumber(*number)));
         std::iter::from_fn(|| place.gaps.take()).filter_map(|gap| gap.range()).collect()
     }

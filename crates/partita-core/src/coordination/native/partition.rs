@@ -15,7 +15,8 @@ use crate::store::{
 };
 
 impl Native {
-    /// Whether we own the partition as far as we know, and no write of ours can still change that.
+    /// Whether the last record that we know names this incarnation as the owner. A write of ours that is under way or has no
+    /// answer may have changed that.
     pub(super) fn owns(&self, partition: &PartitionId) -> bool {
         self.slots.get(partition).is_some_and(|slot| slot.is_owned_by(&self.me.incarnation))
     }
@@ -78,7 +79,7 @@ impl Native {
         }
     }
 
-    /// Brings what runs here in line with what the record says (rules 2, 5 and 6).
+    /// Brings what runs here in line with what the record says: pumps that the record no longer covers end, a request for a hand-off starts a drain.
     pub(super) fn reconcile(
         &mut self,
         now: Tick,

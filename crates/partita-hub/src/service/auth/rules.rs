@@ -6,7 +6,7 @@ use partita_core::model::Timestamp;
 
 use super::sas::{self, TokenError};
 use super::tokens::Grant;
-use crate::service::address::Place;
+use crate::service::address::ResourceUri;
 
 /// What a link needs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -163,12 +163,12 @@ impl Rules {
 
     /// What a shared access signature grants at `audience`.
     pub fn verify(&self, token: &str, audience: &str, now: Timestamp) -> Result<Grant, TokenError> {
-        let place = Place::parse(audience);
+        let place = ResourceUri::parse(audience);
         if self.open {
             return Ok(Grant::new(place.segments, Rights::ALL, None));
         }
         let token = sas::Token::parse(token)?;
-        let path = path_on(&Place::parse(&token.resource()), place.host.as_deref())
+        let path = path_on(&ResourceUri::parse(&token.resource()), place.host.as_deref())
             .ok_or(TokenError::OtherAudience)?;
         let mut rights = Rights::default();
         let mut named = false;
@@ -223,7 +223,7 @@ pub(super) fn starts_with(path: &[String], prefix: &[String]) -> bool {
 }
 
 /// The path of what a token is signed for, if that is on the audience's host.
-fn path_on(resource: &Place, host: Option<&str>) -> Option<Vec<String>> {
+fn path_on(resource: &ResourceUri, host: Option<&str>) -> Option<Vec<String>> {
     let mut segments = resource.segments.iter();
     let same_host = match (&resource.host, host) {
         (Some(named), Some(host)) => named == host,

@@ -77,10 +77,10 @@ impl Config {
 
 /// Connections that are made when they are needed. Clones share them.
 #[derive(Clone, Debug)]
-pub(crate) struct Client(Arc<Shared>);
+pub(crate) struct Client(Arc<ClientState>);
 
 #[derive(Debug)]
-struct Shared {
+struct ClientState {
     config: Config,
     slots: Vec<Slot>,
     requests: Semaphore,
@@ -89,7 +89,7 @@ struct Shared {
 impl Client {
     pub(crate) fn new(config: Config) -> Self {
         let slots = (0..CONNECTIONS_MAX).map(|number| Slot::new(number, LINKS_MAX)).collect();
-        Self(Arc::new(Shared { config, slots, requests: Semaphore::new(REQUESTS_MAX) }))
+        Self(Arc::new(ClientState { config, slots, requests: Semaphore::new(REQUESTS_MAX) }))
     }
 
     pub(crate) fn config(&self) -> &Config {

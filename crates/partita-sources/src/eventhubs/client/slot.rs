@@ -27,12 +27,12 @@ pub(super) struct Slot {
     /// Which of them, from 0.
     number: usize,
     room: Arc<Semaphore>,
-    state: Mutex<State>,
+    state: Mutex<SlotState>,
 }
 
 /// The connection, and how the last attempts went.
 #[derive(Debug, Default)]
-struct State {
+struct SlotState {
     handle: Option<Handle>,
     /// Whether there ever was a connection.
     was_there: bool,
@@ -85,7 +85,7 @@ impl Slot {
     }
 }
 
-impl State {
+impl SlotState {
     /// Tries to connect. `None` if it is worth to wait and try again.
     async fn attempt(&mut self, config: &Config, number: usize) -> Option<Result<Handle, EventHubsError>> {
         self.handle = None;

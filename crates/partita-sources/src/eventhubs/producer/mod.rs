@@ -67,10 +67,10 @@ impl SendError {
 /// again all the same, so that an event may arrive twice but is not lost. An idempotent producer numbers its events, and the
 /// hub takes none twice; the batches of a partition then go one after the other.
 #[derive(Clone, Debug)]
-pub struct Producer(Arc<Shared>);
+pub struct Producer(Arc<ProducerState>);
 
 #[derive(Debug)]
-struct Shared {
+struct ProducerState {
     client: Client,
     links: Links,
     /// Only of an idempotent producer.
@@ -91,7 +91,7 @@ impl Producer {
         let bytes_max = bytes_max.clamp(1, Semaphore::MAX_PERMITS.min(u32::MAX as usize));
         let numbered = idempotent.then(OnceCell::new);
         let (links, room) = (Links::default(), Semaphore::new(bytes_max));
-        Self(Arc::new(Shared { client, links, numbered, room, bytes_max }))
+        Self(Arc::new(ProducerState { client, links, numbered, room, bytes_max }))
     }
 
     /// An empty batch of the size that the hub takes.

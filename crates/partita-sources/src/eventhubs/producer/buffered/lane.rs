@@ -40,7 +40,7 @@ impl Gathered {
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct LaneState {
     gathering: Option<Gathered>,
     sealed: VecDeque<Gathered>,
     /// Of the one that is under way.
@@ -51,7 +51,7 @@ struct State {
     running: bool,
 }
 
-impl State {
+impl LaneState {
     fn seal(&mut self) {
         self.sealed.extend(self.gathering.take());
     }
@@ -61,7 +61,7 @@ impl State {
 #[derive(Debug)]
 pub(super) struct Lane {
     pub(super) partition: PartitionId,
-    state: Mutex<State>,
+    state: Mutex<LaneState>,
     wake: Notify,
     sent_events: AtomicU64,
     sent_bytes: AtomicU64,
@@ -220,7 +220,7 @@ impl Lane {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, LaneState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -98,7 +98,7 @@ impl BufferedProducerBuilder {
 
     /// The producer. Nothing is connected yet.
     pub fn build(self) -> BufferedProducer {
-        let shared = Shared {
+        let shared = BufferedState {
             events: Semaphore::new(self.events_max),
             bytes: Semaphore::new(self.bytes_max),
             in_want: AtomicUsize::new(0),
@@ -127,7 +127,7 @@ pub struct BufferedProducer(Arc<Owner>);
 
 /// Closes the producer when it is dropped; the tasks that send do not own it.
 #[derive(Debug)]
-struct Owner(Arc<Shared>);
+struct Owner(Arc<BufferedState>);
 
 impl Drop for Owner {
     fn drop(&mut self) {
@@ -136,7 +136,7 @@ impl Drop for Owner {
 }
 
 #[derive(Debug)]
-struct Shared {
+struct BufferedState {
     options: BufferedProducerBuilder,
     /// Room for events, and for their bytes.
     events: Semaphore,
@@ -276,7 +276,7 @@ impl Drop for Want<'_> {
     }
 }
 
-impl Shared {
+impl BufferedState {
     async fn ready(&self) -> Result<&Ready, SendError> {
         let client = &self.options.client;
         let ready = self.ready.get_or_try_init(async || {
@@ -368,7 +368,7 @@ impl Shared {
 /// Sends the batches of a lane. If it ends early, because its runtime does, whoever waits for the lane is told.
 #[derive(Debug)]
 struct Tender {
-    shared: Arc<Shared>,
+    shared: Arc<BufferedState>,
     lane: Arc<Lane>,
     /// Events and bytes of the batch that has no outcome yet.
     under_way: Option<(usize, usize)>,

@@ -9,7 +9,7 @@ use futures_util::FutureExt;
 use crate::model::{Event, LastEnqueued};
 use crate::source::{Gap, PartitionReader, SourceError, SourceErrorKind};
 
-pub(super) struct Intake {
+pub(super) struct Prefetch {
     reader: Option<Box<dyn PartitionReader>>,
     queue: VecDeque<Event>,
     queue_bytes: usize,
@@ -23,7 +23,7 @@ pub(super) struct Intake {
     event_bytes: usize,
 }
 
-impl Intake {
+impl Prefetch {
     pub(super) fn new(events_max: usize, bytes_max: usize, batch_size: usize) -> Self {
         Self {
             reader: None,

@@ -61,8 +61,8 @@ pub(super) enum Turn {
     Failed(Refusal),
 }
 
-/// A link from which a client reads events.
-pub(super) struct Outlet {
+/// The hub's end of a receiver link: a client reads events from it.
+pub(super) struct ReceiverLink {
     fetch: Fetch,
     waker: Waker,
     hub: Arc<Hub>,
@@ -85,7 +85,7 @@ pub(super) struct Outlet {
     held_until: Option<Instant>,
 }
 
-impl Outlet {
+impl ReceiverLink {
     pub(super) fn new(
         link: LinkId,
         reader: HubReader,

@@ -15,15 +15,15 @@ use partita_amqp::sasl;
 use partita_core::model::Timestamp;
 
 use super::habits;
-use super::intake::{Append, Intake, Stuck};
 use super::mailbox::{Bell, Mailbox};
 use super::node::{Replies, Requests};
-use super::outlet::{Finding, Outlet, Turn};
+use super::receiver_link::{Finding, ReceiverLink, Turn};
+use super::sender_link::{Append, SenderLink, Stuck};
 use super::strangers::Stake;
 use super::trust;
 use crate::fault::{Moment, Spot, Strike};
 use crate::log::{Ack, AckSink};
-use crate::server::{LinkInfo, LinkRole, Seat, Shared};
+use crate::server::{LinkInfo, LinkRole, Seat, ServerState};
 use crate::service::address::Address;
 use crate::service::auth::{Grant, Right, Tokens};
 use crate::service::condition::{CONNECTION_FORCED, Refusal};
@@ -74,7 +74,7 @@ impl fmt::Display for End {
 pub(super) struct Link {
     pub(super) session: SessionId,
     pub(super) pass: Pass,
-    pub(super) kind: Kind,
+    pub(super) kind: LinkKind,
 }
 
 /// Where a link goes, and what it is allowed to go there by.
@@ -87,11 +87,11 @@ pub(super) struct Pass {
     pub(super) until: Option<Timestamp>,
 }
 
-pub(super) enum Kind {
-    Intake(Intake),
+pub(super) enum LinkKind {
+    Sender(SenderLink),
     /// A reader whose place is being looked for.
     Finding(Box<Finding>),
-    Outlet(Box<Outlet>),
+    Receiver(Box<ReceiverLink>),
     Requests(Requests),
     Replies(Replies),
 }
@@ -99,8 +99,8 @@ pub(super) enum Kind {
 impl Link {
     fn role(&self) -> LinkRole {
         match self.kind {
-            Kind::Intake(_) | Kind::Requests(_) => LinkRole::Sender,
-            Kind::Finding(_) | Kind::Outlet(_) | Kind::Replies(_) => LinkRole::Receiver,
+            LinkKind::Sender(_) | LinkKind::Requests(_) => LinkRole::Sender,
+            LinkKind::Finding(_) | LinkKind::Receiver(_) | LinkKind::Replies(_) => LinkRole::Receiver,
         }
     }
 
@@ -120,7 +120,7 @@ enum Later {
     Turn(LinkId),
 }
 
-pub(super) struct Core {
+pub(super) struct ConnectionLogic {
     seat: Seat,
     pub(super) conn: Connection,
     pub(super) mailbox: Arc<Mailbox>,
@@ -153,7 +153,7 @@ pub(super) struct Core {
     pub(super) token_until: Option<Instant>,
 }
 
-impl Core {
+impl ConnectionLogic {
     pub(super) fn new(seat: Seat, now: Instant) -> Self {
         let options = &seat.shared.options;
         let login: Arc<Mutex<Vec<Grant>>> = Arc::default();
@@ -215,7 +215,7 @@ impl Core {
         &self.seat
     }
 
-    pub(super) fn shared(&self) -> &Arc<Shared> {
+    pub(super) fn shared(&self) -> &Arc<ServerState> {
         &self.seat.shared
     }
 
@@ -331,7 +331,7 @@ impl Core {
 
     pub(super) fn insert(&mut self, id: LinkId, link: Link) {
         self.expect_expiry(link.pass.until, Timestamp::now());
-        if matches!(link.kind, Kind::Intake(_)) && self.hub_check.is_none() {
+        if matches!(link.kind, LinkKind::Sender(_)) && self.hub_check.is_none() {
             self.hub_check = Some(Instant::now() + HUB_CHECK);
         }
         let info = LinkInfo { address: link.pass.address.to_string(), role: link.role() };
@@ -364,13 +364,13 @@ impl Core {
 
     pub(super) fn wake_reader(&mut self, id: LinkId, now: Instant) {
         match self.links.get_mut(&id).map(|link| &mut link.kind) {
-            Some(Kind::Outlet(outlet)) if outlet.queued => {}
-            Some(Kind::Outlet(outlet)) => {
+            Some(LinkKind::Receiver(outlet)) if outlet.queued => {}
+            Some(LinkKind::Receiver(outlet)) => {
                 outlet.queued = true;
                 self.runnable.push_back(id);
             }
-            Some(Kind::Finding(_)) => self.on_found(id, now),
-            Some(Kind::Replies(replies)) => replies.send(id, &mut self.conn),
+            Some(LinkKind::Finding(_)) => self.on_found(id, now),
+            Some(LinkKind::Replies(replies)) => replies.send(id, &mut self.conn),
             _ => {}
         }
     }
@@ -382,7 +382,7 @@ impl Core {
             let Some(id) = self.runnable.pop_front() else { break };
             let Some(link) = self.links.get_mut(&id) else { continue };
             let spot_parts = (link.pass.partition, link.pass.address.hub().unwrap_or_default());
-            let Kind::Outlet(outlet) = &mut link.kind else { continue };
+            let LinkKind::Receiver(outlet) = &mut link.kind else { continue };
             let faults = &self.seat.shared.faults;
             let strike = || {
                 let (partition, hub) = spot_parts;
@@ -422,7 +422,7 @@ impl Core {
 
     // ---- time -------------------------------------------------------------------------------------------------
 
-    /// When [`Core::on_time`] is due.
+    /// When [`ConnectionLogic::on_time`] is due.
     pub(super) fn deadline(&self) -> Option<Instant> {
         let expiry = self.expiry.map(|(_, at)| at);
         let later = self.later.first_key_value().map(|((at, _), _)| *at);
@@ -488,7 +488,7 @@ impl Core {
     /// Detaches senders whose hub was deleted or disabled; readers hear of it themselves.
     fn check_hubs(&mut self, now: Instant) {
         let intakes = self.links.iter().filter_map(|(id, link)| match &link.kind {
-            Kind::Intake(intake) => Some((*id, &intake.hub)),
+            LinkKind::Sender(intake) => Some((*id, &intake.hub)),
             _ => None,
         });
         let (mut any, mut gone) = (false, Vec::new());

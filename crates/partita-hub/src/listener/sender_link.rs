@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use partita_amqp::connection::{Delivery, DeliveryId, DeliveryRange, LinkId};
 use partita_amqp::performative::DeliveryState;
 
-use super::core::{Core, Kind, error_of};
+use super::logic::{ConnectionLogic, LinkKind, error_of};
 use super::node::REQUEST_CREDIT;
 use crate::broker::{Hub, Route, partition_of};
 use crate::fault::{Moment, Spot, Strike};
@@ -21,8 +21,8 @@ const QUEUE_FULL_PAUSE: Duration = Duration::from_millis(1);
 /// How long a full queue is waited for before the client is told to come back later.
 const QUEUE_FULL_TIME_MAX: Duration = Duration::from_secs(5);
 
-/// A link on which a client sends events.
-pub(super) struct Intake {
+/// The hub's end of a sender link: a client sends events on it.
+pub(super) struct SenderLink {
     pub(super) hub: Arc<Hub>,
     /// Where its events go, unless their key says.
     pub(super) partition: Option<u32>,
@@ -96,17 +96,17 @@ pub(super) struct Stuck {
     pub(super) retry: Instant,
 }
 
-impl Core {
+impl ConnectionLogic {
     /// A message came.
     pub(super) fn on_delivery(&mut self, delivery: &Delivery, now: Instant) {
         let Some(link) = self.links.get(&delivery.link) else { return };
         match &link.kind {
-            Kind::Intake(intake) => {
+            LinkKind::Sender(intake) => {
                 let credit = intake.credit;
                 self.conn.top_up_every(delivery.link, credit.target, credit.used);
                 self.on_event_delivery(delivery, now);
             }
-            Kind::Requests(_) => self.on_request(delivery, now),
+            LinkKind::Requests(_) => self.on_request(delivery, now),
             _ => {}
         }
     }
@@ -130,10 +130,10 @@ impl Core {
 
     fn top_up(&mut self, link: LinkId) {
         match self.links.get(&link).map(|link| &link.kind) {
-            Some(Kind::Intake(Intake { credit, .. })) => {
+            Some(LinkKind::Sender(SenderLink { credit, .. })) => {
                 self.conn.top_up_every(link, credit.target, credit.used);
             }
-            Some(Kind::Requests(_)) => self.conn.top_up(link, REQUEST_CREDIT),
+            Some(LinkKind::Requests(_)) => self.conn.top_up(link, REQUEST_CREDIT),
             _ => {}
         }
     }
@@ -155,7 +155,7 @@ impl Core {
 
     /// Hands a message to the log; true if it waits there now, false if there is nothing in it.
     fn take_in(&mut self, delivery: &Delivery, now: Instant) -> Result<bool, Refusal> {
-        let Some(Kind::Intake(intake)) = self.links.get(&delivery.link).map(|link| &link.kind) else {
+        let Some(LinkKind::Sender(intake)) = self.links.get(&delivery.link).map(|link| &link.kind) else {
             return Ok(true);
         };
         let (hub, partition, producer) = (intake.hub.clone(), intake.partition, intake.producer);
