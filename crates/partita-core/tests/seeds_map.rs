@@ -8,6 +8,9 @@
 //! - "Words in quotes" are looked for, too, without regard to case and line breaks. A row whose places are all pages has to quote one of them:
 //!   that a page exists says nothing.
 //! - Other words are for readers. Nothing is checked about them, but that "planned" is not among them: what is here is not planned.
+//!
+//! Other pages name files and functions, too, in text and in pictures: `file.rs::name` exists wherever a page says so. On the walks through
+//! the code, so does every `folder/file.rs`.
 
 use std::path::{Path, PathBuf};
 
@@ -96,6 +99,30 @@ fn wrong_with(place: &str, tree: &impl Tree) -> Vec<String> {
     wrong
 }
 
+/// What a page names and is not there: functions as `a/file.rs::name` and, if `files_too`, files as `a/file.rs`. Paths may begin at the root,
+/// among the crates, in the engine's crate, or in its sources.
+fn unknown_to(tree: &impl Tree, page: &str, files_too: bool) -> Vec<String> {
+    let mut unknown = Vec::new();
+    let is_of_name = |c: char| c.is_alphanumeric() || "_-./:".contains(c);
+    for name in page.split(|c| !is_of_name(c)).map(|name| name.trim_matches(['.', ':'])) {
+        let (path, function) = name.split_once("::").unwrap_or((name, ""));
+        let is_meant = path.ends_with(".rs") && (!function.is_empty() || files_too && path.contains('/'));
+        if !is_meant {
+            continue;
+        }
+        let bases = ["", "crates/", "crates/partita-core/", "crates/partita-core/src/"];
+        let defines = |text: &String| {
+            let begins = |end: &str| text.contains(&format!("fn {function}{end}"));
+            function.is_empty() || begins("(") || begins("<")
+        };
+        let mut texts = bases.iter().filter_map(|base| tree.texts(&format!("{base}{path}"))).flatten();
+        if !texts.any(|text| defines(&text)) {
+            unknown.push(name.to_owned());
+        }
+    }
+    unknown
+}
+
 fn is_place(code: &str) -> bool {
     let path = code.split("::").next().unwrap_or_default();
     (code.contains('/') || path.ends_with(".md")) && !code.contains(' ') || is_top_level(code)
@@ -152,6 +179,28 @@ fn what_the_map_names_exists_and_says_it() {
     assert!(complaints.is_empty(), "docs/seeds-map.md:\n{}", complaints.join("\n"));
 }
 
+#[test]
+fn files_and_functions_that_pages_name_exist() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut pages = vec![root.join("ARCHITECTURE.md"), root.join("CONTRIBUTING.md")];
+    for folder in ["docs", "docs/walks"] {
+        let entries = std::fs::read_dir(root.join(folder)).expect("a folder of pages");
+        let entries = entries.map(|entry| entry.expect("an entry").path());
+        pages.extend(entries.filter(|path| path.extension().is_some_and(|end| end == "md")));
+    }
+    let (mut unknown, mut walks) = (Vec::new(), 0);
+    for page in &pages {
+        let text = std::fs::read_to_string(page).expect("a page");
+        let is_walk = page.parent().is_some_and(|folder| folder.ends_with("walks"));
+        walks += usize::from(is_walk);
+        let found = unknown_to(&Repository(root.clone()), &text, is_walk);
+        let name = page.strip_prefix(&root).unwrap_or(page).display();
+        unknown.extend(found.into_iter().map(|what| format!("{name}: there is no {what}")));
+    }
+    assert!(walks >= 2, "the walks through the code are gone");
+    assert!(unknown.is_empty(), "\n{}", unknown.join("\n"));
+}
+
 // ---- the check itself -----------------------------------------------------------------------------------------
 
 struct Planted;
@@ -193,4 +242,17 @@ fn rows_that_are_not_true_are_told_from_rows_that_are() {
         assert_ne!(bad, good, "{from} is not there");
         assert!(!complaints(&bad, &Planted).is_empty(), "{from} -> {to}");
     }
+}
+
+#[test]
+fn names_that_do_not_exist_are_found_on_a_page() {
+    let unknown = |page: &str| unknown_to(&Planted, page, true);
+    assert_eq!(
+        unknown("`src/a.rs::named`, then src/a.rs::named. And `src/a.rs`: x.rs is not meant."),
+        [""; 0]
+    );
+    assert_eq!(unknown("`src/a.rs::name`"), ["src/a.rs::name"]);
+    assert_eq!(unknown("--> src/b.rs::named"), ["src/b.rs::named"]);
+    assert_eq!(unknown("see `src/b.rs`"), ["src/b.rs"]);
+    assert_eq!(unknown_to(&Planted, "see `src/b.rs`", false), [""; 0]);
 }

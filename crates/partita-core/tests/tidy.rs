@@ -198,21 +198,6 @@ fn decisions_are_dated(files: &[File]) -> Complaints {
         .collect()
 }
 
-/// The first thing in the README is what to type.
-fn readme_opens_with_the_commands(files: &[File]) -> Complaints {
-    let opens = |file: &File| {
-        let mut lines = file.text.lines().filter(|line| !line.trim().is_empty());
-        let mut next_is = |start: &str| lines.next().is_some_and(|line| line.starts_with(start));
-        file.path == "README.md"
-            && next_is("# ")
-            && next_is("```")
-            && next_is("cargo run --release -- demo")
-            && next_is("./test")
-    };
-    let complaint = "README.md: does not open with the two commands";
-    if files.iter().any(opens) { Vec::new() } else { vec![complaint.into()] }
-}
-
 /// A changelog without a place for the next line does not get one.
 fn changelog_has_a_place_for_news(files: &[File]) -> Complaints {
     let has = |file: &File| file.path == "CHANGELOG.md" && file.text.contains("\n## [Unreleased]");
@@ -468,7 +453,6 @@ mod holds {
         modules_are_referenced;
         packages_inherit_the_lints;
         decisions_are_dated;
-        readme_opens_with_the_commands;
         changelog_has_a_place_for_news;
         links_resolve(exists);
         docs_name_no_machine_paths;
@@ -643,17 +627,6 @@ mod fires {
                 ("docs/decisions/2026-11-01-.md", ""),
             ],
             &[("docs/decisions/2026-11-01-a-topic.md", ""), ("docs/glossary.md", "")],
-        );
-    }
-
-    #[test]
-    fn readme_opens_with_the_commands() {
-        let commands = "```sh\ncargo run --release -- demo   # see it\n./test   # check it\n```\n";
-        let good = format!("# P\n\n{commands}");
-        tells_apart(
-            super::readme_opens_with_the_commands,
-            &[("README.md", "# P\n\nWords.\n"), ("README.md", "# P\n\n```\n./test\n```\n"), ("a.md", &good)],
-            &[("README.md", &good)],
         );
     }
 
