@@ -10,9 +10,7 @@ use super::handle::ProcessorHandle;
 use super::hooks::{Guarded, NoHooks};
 use super::reporter::OnError;
 use super::run_loop::{self, Parts};
-use super::{
-    Checkpoint, ConfigError, Hooks, Options, ProcessorError, Runtime, ShutdownError, StartError, TokioRuntime,
-};
+use super::{Checkpoint, ConfigError, Hooks, Options, ProcessorError, Runtime, StartError, TokioRuntime};
 use crate::balance::{Pace, Policy};
 use crate::coordination::Timing;
 use crate::handler::{Context, Factory, FullFactory, Handler, HandlerResult, OnBatch, OnEvent};
@@ -273,26 +271,6 @@ impl Processor {
         };
         (self.start)(runtime).await
     }
-
-    /// Starts, runs until `stop` completes, and shuts down.
-    pub async fn run(self, stop: impl Future<Output = ()>) -> Result<(), RunError> {
-        let handle = self.start().await?;
-        stop.await;
-        handle.shutdown().await?;
-        Ok(())
-    }
-}
-
-/// Why [`Processor::run`] failed.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum RunError {
-    /// It did not start.
-    #[error(transparent)]
-    Start(#[from] StartError),
-    /// It did not shut down in good order.
-    #[error(transparent)]
-    Shutdown(#[from] ShutdownError),
 }
 
 impl<F> std::fmt::Debug for Builder<F> {

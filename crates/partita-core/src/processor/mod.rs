@@ -7,6 +7,7 @@ mod handle;
 mod hooks;
 mod options;
 mod reporter;
+mod run;
 mod run_loop;
 mod runtime;
 #[cfg(feature = "signal")]
@@ -14,11 +15,12 @@ mod signal;
 mod status;
 mod status_board;
 
-pub use builder::{Builder, NoHandler, Processor, RunError};
+pub use builder::{Builder, NoHandler, Processor};
 pub use error::{ConfigError, FailedEvents, Operation, ProcessorError, ShutdownError, StartError};
 pub use handle::ProcessorHandle;
 pub use hooks::{BatchHandled, EventsMissed, Hooks};
 pub use options::{Checkpoint, Options};
+pub use run::RunError;
 pub use runtime::{Runtime, TokioRuntime};
 #[cfg(feature = "signal")]
 pub use signal::shutdown_signal;
