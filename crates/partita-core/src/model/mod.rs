@@ -2,6 +2,8 @@
 
 mod event;
 mod ids;
+#[cfg(feature = "json")]
+mod json;
 mod message;
 mod position;
 mod time;
@@ -11,6 +13,8 @@ pub use event::{Body, Event, EventBuilder, Properties, SystemProperties};
 pub use ids::{
     ConsumerGroup, Epoch, HubName, Incarnation, InstanceId, Namespace, PartitionId, Scope, StreamId,
 };
+#[cfg(feature = "json")]
+pub use json::JsonError;
 pub use message::MessageProperties;
 pub use position::{LastEnqueued, Offset, Position, PositionError, SequenceNumber, StreamPosition};
 pub use time::{Tick, Timestamp};
