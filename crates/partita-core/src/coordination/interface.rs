@@ -240,6 +240,16 @@ pub enum StopReason {
     SourceFailed,
 }
 
+impl fmt::Display for StopReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::HandOff => "another instance takes over",
+            Self::Shutdown => "the processor shuts down",
+            Self::SourceFailed => "the partition cannot be read from here",
+        })
+    }
+}
+
 /// Why a partition is no longer its owner's.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
@@ -252,6 +262,16 @@ pub enum RevokeReason {
     Buried,
 }
 
+impl fmt::Display for RevokeReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::OwnershipLost => "another instance owns the partition",
+            Self::Fenced => "a newer owner has sealed the checkpoint",
+            Self::Buried => "this instance was declared dead",
+        })
+    }
+}
+
 /// What can be seen of a protocol's state.
 pub(crate) struct CoordinationView<'a> {
     pub(crate) me: &'a Incarnation,
@@ -260,4 +280,17 @@ pub(crate) struct CoordinationView<'a> {
     /// Those that the hub has.
     pub(crate) partitions: Vec<&'a PartitionId>,
     pub(crate) durable: Vec<(&'a PartitionId, &'a StreamPosition)>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reasons_are_shown_in_words_and_can_be_padded() {
+        assert_eq!(StopReason::HandOff.to_string(), "another instance takes over");
+        assert_eq!(RevokeReason::Buried.to_string(), "this instance was declared dead");
+        assert_eq!(format!("{:>9}|", Phase::Running), "  running|");
+        assert_eq!(format!("{:25}|", StopReason::Shutdown), "the processor shuts down |");
+    }
 }

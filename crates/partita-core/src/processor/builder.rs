@@ -31,6 +31,8 @@ pub struct Builder<F> {
     factory: F,
     instance: Option<InstanceId>,
     options: Options,
+    /// Whether `prefetch_events` was chosen: a larger batch does not change it then.
+    prefetch_chosen: bool,
     on_error: Option<OnError>,
     hooks: Arc<dyn Hooks>,
     runtime: Option<Arc<dyn Runtime>>,
@@ -63,6 +65,7 @@ impl Processor {
             factory: NoHandler,
             instance: None,
             options: Options::default(),
+            prefetch_chosen: false,
             on_error: None,
             hooks: Arc::new(NoHooks),
             runtime: None,
@@ -72,8 +75,18 @@ impl Processor {
 
 impl Builder<NoHandler> {
     fn with<F>(self, factory: F) -> Builder<F> {
-        let Self { source, store, factory: NoHandler, instance, options, on_error, hooks, runtime } = self;
-        Builder { source, store, factory, instance, options, on_error, hooks, runtime }
+        let Self {
+            source,
+            store,
+            factory: NoHandler,
+            instance,
+            options,
+            prefetch_chosen,
+            on_error,
+            hooks,
+            runtime,
+        } = self;
+        Builder { source, store, factory, instance, options, prefetch_chosen, on_error, hooks, runtime }
     }
 
     /// Handles events one at a time: a call ends before the next one of the same partition begins.
@@ -137,8 +150,10 @@ impl<F> Builder<F> {
         self
     }
 
-    /// At most this many events of a partition wait for the handler. Default: 300.
+    /// At most this many events of a partition wait for the handler. Default: 300, or
+    /// [`batch_size`](Self::batch_size) if that is more.
     pub fn prefetch_events(mut self, events: usize) -> Self {
+        self.prefetch_chosen = true;
         self.options.prefetch_events = events;
         self
     }
@@ -230,10 +245,17 @@ impl<F> Builder<F> {
     }
 }
 
-#[allow(private_bounds)] // The three kinds of handler are all there are.
-impl<F: Factory> Builder<F> {
+impl<F> Builder<F> {
+    // The bound is the method's: where it is missing, the compiler says then what to call.
     /// Checks the options.
-    pub fn build(self) -> Result<Processor, ConfigError> {
+    #[allow(private_bounds)] // The three kinds of handler are all there are.
+    pub fn build(mut self) -> Result<Processor, ConfigError>
+    where
+        F: Factory,
+    {
+        if !self.prefetch_chosen {
+            self.options.prefetch_events = self.options.prefetch_events.max(self.options.batch_size);
+        }
         self.options.check()?;
         if self.options.call_on_empty && F::ONE_BY_ONE {
             return Err(ConfigError::EmptyCallOnEvent);

@@ -25,11 +25,14 @@ pub enum RunError {
     Shutdown(#[from] ShutdownError),
 }
 
-#[allow(private_bounds)] // The three kinds of handler are all there are.
-impl<F: Factory> Builder<F> {
+impl<F> Builder<F> {
     /// Builds and starts a processor, runs it until `stop` completes, and shuts it down; see
     /// [`Processor::run_until`].
-    pub async fn run_until(self, stop: impl Future<Output = ()>) -> Result<Arc<Status>, RunError> {
+    #[allow(private_bounds)] // The three kinds of handler are all there are.
+    pub async fn run_until(self, stop: impl Future<Output = ()>) -> Result<Arc<Status>, RunError>
+    where
+        F: Factory,
+    {
         self.build()?.run_until(stop).await
     }
 }
