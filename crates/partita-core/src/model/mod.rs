@@ -6,6 +6,7 @@ mod ids;
 mod json;
 mod message;
 mod position;
+mod route;
 mod time;
 mod value;
 
@@ -17,5 +18,6 @@ pub use ids::{
 pub use json::JsonError;
 pub use message::MessageProperties;
 pub use position::{LastEnqueued, Offset, Position, PositionError, SequenceNumber, StreamPosition};
+pub use route::Route;
 pub use time::{Tick, Timestamp};
 pub use value::Value;
