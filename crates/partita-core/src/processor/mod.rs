@@ -26,5 +26,9 @@ pub use runtime::{Runtime, TokioRuntime};
 pub use signal::shutdown_signal;
 pub use status::{Here, InstanceStatus, Moved, PartitionStatus, Status};
 
+pub use crate::balance::{Pace, Policy};
+pub use crate::coordination::{Phase, RevokeReason, StopReason, Timing, TimingError};
+pub use crate::pump::{ChangedPast, FailurePolicy};
+
 pub(crate) use error::ErrorReport;
 pub(crate) use reporter::Reporter;

@@ -21,7 +21,7 @@ mod trouble;
 #[cfg(test)]
 mod tests;
 
-pub use failure::{Failure, FailurePolicy, Verdict, decide};
+pub use failure::FailurePolicy;
 pub use past::ChangedPast;
 
 pub(crate) use progress::Start;
