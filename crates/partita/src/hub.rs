@@ -18,8 +18,8 @@
 
 pub use partita_hub::broker::{Broker, BrokerError, CheckState, Hub, HubOptions};
 pub use partita_hub::log::{
-    AppendError, Disk, Durability, LogCheck, LostRange, OsDisk, PartitionInfo, Recovery, Retention,
-    RetentionError, Settings, StoreId,
+    AcceptError, AppendError, Clock, Damage, Disk, Durability, LogCheck, Loss, LostEvents, LostRange,
+    OpenError, OsDisk, PartitionCheck, PartitionInfo, Recovery, Retention, RetentionError, Settings, StoreId,
 };
 pub use partita_hub::producer::{HubProducer, SendError, Sent};
 pub use partita_hub::source::HubSource;

@@ -9,7 +9,7 @@ use partita_core::source::MemoryHub;
 use partita_core::store::MemoryStore;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::support::Machine;
+use crate::support::{Machine, secs};
 
 fn builder(hub: &MemoryHub) -> Builder<NoHandler> {
     Processor::builder(hub.source(), MemoryStore::new()).runtime(Machine::new(1))
@@ -53,8 +53,9 @@ async fn a_processor_that_ends_by_itself_ends_run_until_with_its_error() {
         first.await.expect("an event was handled");
         machine.crash();
     };
-    let (ended, ()) = tokio::join!(running.run_until(std::future::pending()), crash);
-    let error = ended.expect_err("nobody asked it to end");
+    let running = tokio::time::timeout(secs(60), running.run_until(std::future::pending()));
+    let (ended, ()) = tokio::join!(running, crash);
+    let error = ended.expect("it says so at once").expect_err("nobody asked it to end");
     assert!(matches!(error, RunError::Ended(_)), "{error:?}");
     assert_eq!(
         error.to_string(),
