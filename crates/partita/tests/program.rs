@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use partita::eventhubs::EventHubs;
+use partita::hub::server::{Server, ServerOptions, Transport};
+use partita::hub::{Broker, HubOptions};
 use partita::sqlite::SqliteStore;
 use partita::{Event, Phase, Processor, Route, shutdown_signal};
-use partita_hub::broker::{Broker, HubOptions};
-use partita_hub::server::{Server, ServerOptions, Transport};
 use tokio::sync::mpsc;
 
 /// As short as in the documentation. It is only compiled: it ends when its process is told to.
