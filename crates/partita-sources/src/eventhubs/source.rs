@@ -7,7 +7,7 @@ use partita_core::source::{EventSource, HubDescription, PartitionReader, ReadReq
 
 use super::client::Client;
 use super::reader::Reader;
-use super::{EventHubsError, management, selector};
+use super::{EventHubs, EventHubsError, management, selector};
 
 /// The longest name of a receiver that the service takes.
 const NAME_CHARS_MAX: usize = 64;
@@ -81,6 +81,22 @@ impl EventSource for EventHubsSource {
             let reader = Reader::new(link.await?, request.partition, &from, end);
             Ok(Box::new(reader) as Box<dyn PartitionReader>)
         })
+    }
+}
+
+impl EventSource for EventHubs {
+    fn describe(&self) -> BoxFuture<'_, Result<HubDescription, SourceError>> {
+        let source = self.source();
+        Box::pin(async move { source.describe().await })
+    }
+
+    fn former_namespaces(&self) -> Vec<Namespace> {
+        self.source().former_namespaces()
+    }
+
+    fn open(&self, request: ReadRequest) -> BoxFuture<'_, Result<Box<dyn PartitionReader>, SourceError>> {
+        let source = self.source();
+        Box::pin(async move { source.open(request).await })
     }
 }
 
