@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-pub use partita_amqp::event::partition_of;
+pub use partita_dialect::event::partition_of;
 
 /// How a producer chooses the partition.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -7,14 +7,13 @@ use partita_core::source::{EventSource, HubDescription, PartitionReader, ReadReq
 
 use super::client::Client;
 use super::reader::Reader;
-use super::{EventHubsError, management, selector};
+use partita_dialect::names::link::{EPOCH, RECEIVER_NAME, RUNTIME_METRIC};
+use partita_dialect::selector;
+
+use super::{EventHubsError, management};
 
 /// The longest name of a receiver that the service takes.
 const NAME_CHARS_MAX: usize = 64;
-
-const EPOCH: &str = "com.microsoft:epoch";
-const RECEIVER_NAME: &str = "com.microsoft:receiver-name";
-const RUNTIME_METRIC: &str = "com.microsoft:enable-receiver-runtime-metric";
 
 /// Reads a hub over AMQP: Azure Event Hubs, the official emulator, or Partita's own hub.
 ///

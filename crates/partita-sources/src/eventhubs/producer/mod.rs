@@ -11,8 +11,8 @@ use std::sync::Arc;
 
 pub use batch::{AddError, EncodedEvent, EventBatch, Route};
 pub use buffered::{BufferedProducer, BufferedProducerBuilder, PartitionOutcomes, Receipt};
-use partita_amqp::event::batch::FORMAT;
 use partita_core::model::EventBuilder;
+use partita_dialect::event::batch::FORMAT;
 use thiserror::Error;
 use tokio::sync::{Mutex, OnceCell, Semaphore};
 
