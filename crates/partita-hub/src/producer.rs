@@ -8,11 +8,11 @@ use std::future::poll_fn;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use partita_amqp::event;
 use partita_amqp::types::EncodeError;
 use partita_core::model::{
     Event, EventBuilder, Offset, PartitionId, Route, SequenceNumber, StreamPosition, Timestamp,
 };
+use partita_dialect::event;
 use thiserror::Error;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-pub use partita_amqp::event::partition_of;
+pub use partita_dialect::event::partition_of;
 
 /// How a batch finds its partition: what a [`model::Route`](partita_core::model::Route) comes to here, without owning its key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -4,17 +4,15 @@ use futures_util::future::BoxFuture;
 use partita_amqp::performative::{Attach, SenderSettleMode, Source};
 use partita_core::model::{LastEnqueued, Namespace, Position, Value};
 use partita_core::source::{EventSource, HubDescription, PartitionReader, ReadRequest, SourceError};
+use partita_dialect::names::link::{EPOCH, RECEIVER_NAME, RUNTIME_METRIC};
+use partita_dialect::selector;
 
 use super::client::Client;
 use super::reader::Reader;
-use super::{EventHubs, EventHubsError, management, selector};
+use super::{EventHubs, EventHubsError, management};
 
 /// The longest name of a receiver that the service takes.
 const NAME_CHARS_MAX: usize = 64;
-
-const EPOCH: &str = "com.microsoft:epoch";
-const RECEIVER_NAME: &str = "com.microsoft:receiver-name";
-const RUNTIME_METRIC: &str = "com.microsoft:enable-receiver-runtime-metric";
 
 /// Reads a hub over AMQP: Azure Event Hubs, the official emulator, or Partita's own hub.
 ///

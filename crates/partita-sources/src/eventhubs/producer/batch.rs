@@ -1,9 +1,9 @@
 //! Events that go to the hub together, and know how many still fit.
 
 use bytes::Bytes;
-use partita_amqp::event::{self, KEY_CHARS_MAX, batch};
 use partita_amqp::types::EncodeError;
 use partita_core::model::{Event, EventBuilder, Offset, PartitionId, Route, SequenceNumber, Timestamp};
+use partita_dialect::event::{self, KEY_CHARS_MAX, batch};
 use std::sync::Arc;
 use thiserror::Error;
 

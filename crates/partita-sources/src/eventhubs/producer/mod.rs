@@ -12,9 +12,9 @@ use std::sync::Arc;
 use batch::fixed_partition;
 pub use batch::{AddError, EncodedEvent, EventBatch};
 pub use buffered::{BufferedProducer, BufferedProducerBuilder, PartitionOutcomes, Receipt};
-use partita_amqp::event::batch::FORMAT;
 use partita_core::model::EventBuilder;
 pub use partita_core::model::Route;
+use partita_dialect::event::batch::FORMAT;
 use thiserror::Error;
 use tokio::sync::{Mutex, OnceCell, Semaphore};
 
