@@ -1,5 +1,9 @@
 //! The pages of `docs` whose programs are compiled, and run where they can be.
 
+#[cfg(feature = "sqlite")]
+#[doc = include_str!("../../../README.md")]
+mod readme {}
+
 #[doc = include_str!("../../../docs/handlers.md")]
 mod handlers {}
 
