@@ -95,9 +95,9 @@ impl Show {
         match failure {
             None => self.note(
                 at,
-                &format!("{id} has left in good order, {} ms after it was asked", took.as_millis()),
+                &format!("{id} has left cleanly, {} ms after it was asked", took.as_millis()),
             ),
-            Some(why) => self.problem(at, &format!("{id} has not left in good order: {why}")),
+            Some(why) => self.problem(at, &format!("{id} has not left cleanly: {why}")),
         }
     }
 

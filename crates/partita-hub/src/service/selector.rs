@@ -43,7 +43,7 @@ fn expression(filter: &Value) -> Result<&str, Refusal> {
         Value::Described(_, value) => value,
         bare => bare,
     };
-    value.as_str().ok_or_else(|| Refusal::new(ARGUMENT_ERROR, "The filter of the receiver is no text."))
+    value.as_str().ok_or_else(|| Refusal::new(ARGUMENT_ERROR, "The filter of the receiver is not a text."))
 }
 
 /// Reads an expression.
