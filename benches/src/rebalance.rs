@@ -3,10 +3,10 @@
 use std::hint::black_box;
 use std::time::Duration;
 
-use partita::balance::{Holding, Member, OwnerState, Snapshot, assign, plan};
 use partita::model::Incarnation;
 use partita::processor::{Builder, NoHandler, ProcessorHandle};
 use partita::{Context, Event, InstanceId, MemoryHub, Pace, PartitionId, Policy, Timing};
+use partita_core::balance::{Holding, Member, OwnerState, Snapshot, assign, plan};
 use tokio::time::Instant;
 
 use crate::clock::Stamp;

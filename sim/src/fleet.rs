@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use partita_core::balance::Pace;
-use partita_core::coordination::Timing;
 use partita_core::model::{InstanceId, PartitionId, SequenceNumber};
+use partita_core::processor::FailurePolicy;
 use partita_core::processor::Processor;
-use partita_core::pump::FailurePolicy;
+use partita_core::processor::Timing;
 use partita_core::source::{MemoryHub, PartitionReader};
 use partita_core::store::{CheckpointStore, MemoryStore};
 use tokio::sync::{Notify, oneshot};

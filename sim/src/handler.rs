@@ -3,10 +3,10 @@
 
 use std::time::Duration;
 
-use partita_core::coordination::{RevokeReason, StopReason};
 use partita_core::handler::{Context, Handler, HandlerResult, RevokedContext};
 use partita_core::model::{Event, InstanceId, PartitionId, Position, SequenceNumber};
 use partita_core::processor::Operation;
+use partita_core::processor::{RevokeReason, StopReason};
 use partita_core::store::BoxError;
 use tokio::time::sleep;
 

@@ -225,7 +225,7 @@ mod log {
             let hub = self.current()?;
             let event = Event::builder(body).at(SequenceNumber(0), Offset::number(0), Timestamp(0));
             let (mut bytes, mut batch) = (Vec::new(), BatchBuilder::default());
-            partita_amqp::event::encode(&event, &mut bytes).expect("a text can be encoded");
+            partita_dialect::event::encode(&event, &mut bytes).expect("a text can be encoded");
             batch.push(&bytes);
             let batch = batch.finish().expect("one event is a batch");
             let placed = hub.send_and_wait(Route::Partition(partition), batch).ok()?;

@@ -5,7 +5,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use partita::hub::log::{Ack, AckSink, BatchBuilder, EncodedBatch, HubLog, LogPosition, StoredBatch};
+use partita_hub::log::{Ack, AckSink, BatchBuilder, EncodedBatch, HubLog, LogPosition, StoredBatch};
 
 use crate::plain::sleep_until;
 use crate::stats::Sample;

@@ -5,7 +5,7 @@ mod load;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use partita::hub::log::{HubLog, Retention, Settings, Store};
+use partita_hub::log::{HubLog, Retention, Settings, Store};
 
 use crate::directory::Directory;
 use crate::plain::Plain;

@@ -6,9 +6,8 @@
 //! - [`connection`]: connection, sessions and links of either role as one state machine.
 //! - `driver` (feature `tokio`): a connection on a stream. All else knows no socket, runtime or clock.
 //! - [`message`]: the sections of a message (part 3.2).
-//! - [`event`]: an event as a message, the way Event Hubs writes it. It is here and not in the hub because a hub and a
-//!   client of one need the same.
-//! - `sas` (feature `sas`): shared access signatures.
+//!
+//! What Event Hubs makes of it is in `partita-dialect`.
 //!
 //! A value is [`partita_core::model::Value`], which is AMQP's type system already: a second one would only be copied into
 //! the first. Whatever the bytes are, decoding ends in a value or an error: depth and number of values are bounded, and
@@ -17,11 +16,8 @@
 pub mod connection;
 #[cfg(feature = "tokio")]
 pub mod driver;
-pub mod event;
 pub mod frame;
 pub mod message;
 pub mod performative;
-#[cfg(feature = "sas")]
-pub mod sas;
 pub mod sasl;
 pub mod types;

@@ -7,10 +7,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use partita_core::coordination::{Phase, RevokeReason, StopReason, Timing};
 use partita_core::model::{Incarnation, InstanceId, PartitionId};
+use partita_core::processor::FailurePolicy;
 use partita_core::processor::{Checkpoint, Operation, Processor, StartError};
-use partita_core::pump::FailurePolicy;
+use partita_core::processor::{Phase, RevokeReason, StopReason, Timing};
 use partita_core::source::{MemoryHub, SourceErrorKind};
 use partita_core::store::{
     CheckpointStore, CheckpointWrite, InstanceRecord, InstanceState, InstanceWrite, MemoryStore, MoveReason,

@@ -14,7 +14,7 @@ use partita_core::processor::{Checkpoint, Processor};
 use partita_core::store::MemoryStore;
 use partita_hub::broker::{Broker, Hub, HubOptions, Route};
 use partita_hub::log::EncodedBatch;
-use partita_hub::producer::Producer;
+use partita_hub::producer::HubProducer;
 use partita_hub::source::HubSource;
 
 const EVENTS: usize = 2_000_000;
@@ -26,7 +26,7 @@ fn tell(what: &str, events: usize, took: Duration) {
 }
 
 async fn produce(hub: &Arc<Hub>) {
-    let producer = Producer::new(hub.clone());
+    let producer = HubProducer::new(hub.clone());
     let tasks: Vec<_> = (0..PRODUCERS)
         .map(|_| {
             let producer = producer.clone();

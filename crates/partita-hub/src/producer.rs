@@ -8,15 +8,15 @@ use std::future::poll_fn;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use partita_amqp::event;
 use partita_amqp::types::EncodeError;
 use partita_core::model::{
-    Event, EventBuilder, Offset, PartitionId, SequenceNumber, StreamPosition, Timestamp,
+    Event, EventBuilder, Offset, PartitionId, Route, SequenceNumber, StreamPosition, Timestamp,
 };
+use partita_dialect::event;
 use thiserror::Error;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
-use crate::broker::{Hub, Route};
+use crate::broker::{self, Hub};
 use crate::log::{self, Ack, AckSink, AppendError, BatchBuilder, EncodedBatch, Placed};
 
 /// How many bytes of one producer may wait for the disk, unless told otherwise.
@@ -40,6 +40,14 @@ pub enum SendError {
     /// A batch goes to one partition, so its events have one key.
     #[error("the events of the batch have different partition keys: send a batch per key")]
     MixedKeys,
+    /// There is no such partition.
+    #[error("the hub has no partition {partition}, it has {partitions}")]
+    NoPartition {
+        /// The one asked for.
+        partition: PartitionId,
+        /// How many there are.
+        partitions: u32,
+    },
     /// The hub refused the batch.
     #[error(transparent)]
     Append(#[from] AppendError),
@@ -91,9 +99,9 @@ impl Sent {
     }
 }
 
-/// Sends events to a hub. Clones share one limit.
+/// Sends events to a hub of this process. Clones share one limit.
 #[derive(Clone, Debug)]
-pub struct Producer {
+pub struct HubProducer {
     hub: Arc<Hub>,
     room: Arc<Semaphore>,
     bytes_max: usize,
@@ -101,7 +109,7 @@ pub struct Producer {
     next_token: Arc<AtomicU64>,
 }
 
-impl Producer {
+impl HubProducer {
     /// Sends to this hub, with [`OUTSTANDING_BYTES_MAX`].
     pub fn new(hub: Arc<Hub>) -> Self {
         Self::with_outstanding_bytes(hub, OUTSTANDING_BYTES_MAX)
@@ -119,23 +127,25 @@ impl Producer {
         }
     }
 
-    /// Sends one event; see [`Producer::send_batch`].
-    pub async fn send(&self, route: Route<'_>, event: EventBuilder) -> Result<Sent, SendError> {
+    /// Sends one event; see [`HubProducer::send_batch`].
+    pub async fn send(&self, route: impl Into<Route>, event: EventBuilder) -> Result<Sent, SendError> {
         self.send_batch(route, [event]).await
     }
 
     /// Sends events to one partition, one after another in it and all of them or none. A route by key gives its key to
-    /// the events; round-robin follows the key that the events have, if they have one. Dropping the future does not
+    /// the events; [`Route::Any`] follows the key that the events have, if they have one. Dropping the future does not
     /// call back what the hub was given.
     pub async fn send_batch(
         &self,
-        route: Route<'_>,
+        route: impl Into<Route>,
         events: impl IntoIterator<Item = EventBuilder>,
     ) -> Result<Sent, SendError> {
-        let (key, batch) = encode(route, events)?;
-        let route = match (route, &key) {
-            (Route::RoundRobin, Some(key)) => Route::Key(key),
-            (route, _) => route,
+        let route = route.into();
+        let (key, batch) = encode(&route, events)?;
+        let route = match (&route, &key) {
+            (Route::Partition(partition), _) => broker::Route::Partition(self.number_of(partition)?),
+            (Route::Key(key), _) | (Route::Any, Some(key)) => broker::Route::Key(key),
+            (Route::Any, None) => broker::Route::RoundRobin,
         };
         let bytes = batch.disk_bytes().min(self.bytes_max) as u32;
         // The semaphore is never closed.
@@ -162,11 +172,19 @@ impl Producer {
         let placed = outcome.await.unwrap_or(Err(AppendError::Closed))?;
         Ok(Sent { placed, batch })
     }
+
+    /// Partitions are numbered; whether there is one of this number, the hub says.
+    fn number_of(&self, partition: &PartitionId) -> Result<u32, SendError> {
+        partition.as_str().parse().map_err(|_| SendError::NoPartition {
+            partition: partition.clone(),
+            partitions: self.hub.partitions(),
+        })
+    }
 }
 
 /// The events' common key, and their bytes.
 fn encode(
-    route: Route<'_>,
+    route: &Route,
     events: impl IntoIterator<Item = EventBuilder>,
 ) -> Result<(Option<Arc<str>>, EncodedBatch), SendError> {
     let mut batch = BatchBuilder::default();

@@ -4,8 +4,7 @@
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 //! use std::sync::Arc;
 //! use partita_hub::broker::Broker;
-//! use partita_hub::listener::transport::Transport;
-//! use partita_hub::server::{Server, ServerOptions};
+//! use partita_hub::server::{Server, ServerOptions, Transport};
 //!
 //! let (broker, _) = Broker::open("data")?;
 //! let server = Server::new(Arc::new(broker), ServerOptions::default());
@@ -28,14 +27,21 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+pub use crate::listener::transport::origin::{BadOrigin, Origin};
+#[cfg(feature = "tls")]
+pub use crate::listener::transport::tls::{
+    ServerConfig, TlsError, server_config as tls_config, server_config_from_files as tls_config_from_files,
+};
+pub use crate::listener::transport::{Origins, Transport};
+pub use crate::service::auth::{Key, Right, Rights, Rule, RuleScope, Rules, WELL_KNOWN_KEY, WELL_KNOWN_NAME};
+
 use crate::broker::Broker;
 use crate::fault::Faults;
 use crate::listener::accept::AcceptFailures;
 use crate::listener::connection;
 use crate::listener::strangers::Strangers;
 use crate::listener::throttle::Throttle;
-use crate::listener::transport::{AcceptError, Origins, Transport};
-use crate::service::auth::Rules;
+use crate::listener::transport::AcceptError;
 
 /// How a server behaves. Every field has a default.
 #[derive(Clone, Debug)]
@@ -102,6 +108,7 @@ impl From<SocketAddr> for Peer {
 
 /// The address that a client's counts under: an IPv4 address in IPv6 is itself, and of an IPv6 address the first 64 bits count,
 /// for whoever has one of them has them all.
+#[doc(hidden)]
 pub fn neighbourhood(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(ip) if !ip.is_loopback() => {

@@ -5,14 +5,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use partita_core::coordination::Timing;
 use partita_core::handler::Context;
 use partita_core::model::{Event, HubName, InstanceId};
+use partita_core::processor::Timing;
 use partita_core::processor::{Checkpoint, Processor, ProcessorError, ProcessorHandle};
 use partita_core::store::MemoryStore;
 use partita_hub::broker::{Broker, Hub, HubOptions, Route};
 use partita_hub::log::{OsDisk, Retention, Settings};
-use partita_hub::producer::Producer;
+use partita_hub::producer::HubProducer;
 use partita_hub::source::HubSource;
 
 const EVENTS: usize = 100_000;
@@ -62,7 +62,7 @@ async fn start(name: &str, hub: &Arc<Hub>, store: &MemoryStore, ledger: &Arc<Led
 }
 
 async fn produce(hub: &Arc<Hub>, events: usize) {
-    let producer = Producer::new(hub.clone());
+    let producer = HubProducer::new(hub.clone());
     let tasks = (0..8).map(|_| {
         let producer = producer.clone();
         tokio::spawn(async move {
@@ -141,7 +141,7 @@ async fn events_that_retention_took_before_they_were_read_are_told_with_their_ra
     let options = HubOptions { partitions: 1, retention };
     let hub = broker.create_hub(&HubName::new("telemetry"), options).expect("made");
     let (store, ledger) = (MemoryStore::new(), Arc::new(Ledger::default()));
-    let producer = Producer::new(hub.clone());
+    let producer = HubProducer::new(hub.clone());
     producer.send(Route::Partition(0), Event::builder("handled")).await.expect("durable");
     let first = start("first", &hub, &store, &ledger).await;
     ledger.wait_for(1).await;

@@ -13,12 +13,12 @@ use partita_core::source::{EventSource, GapCause, ReadRequest, SourceErrorKind};
 use partita_core::testkit::source::SourceHarness;
 use partita_hub::broker::{Broker, Hub, HubOptions, Route, partition_of};
 use partita_hub::log::{AppendError, Clock, EncodedBatch, OsDisk, Retention, Settings};
-use partita_hub::producer::{Producer, SendError};
+use partita_hub::producer::{HubProducer, SendError};
 use partita_hub::source::HubSource;
 
 struct Directory {
     hub: Arc<Hub>,
-    producer: Producer,
+    producer: HubProducer,
     broker: Option<Broker>,
     dir: tempfile::TempDir,
 }
@@ -31,7 +31,7 @@ impl Directory {
         let options = HubOptions { partitions: 2, ..HubOptions::default() };
         let hub = broker.create_hub(&HubName::new("hub"), options).expect("made");
         hub.create_group(&ConsumerGroup::new("second")).expect("made");
-        Self { producer: Producer::new(hub.clone()), hub, broker: Some(broker), dir }
+        Self { producer: HubProducer::new(hub.clone()), hub, broker: Some(broker), dir }
     }
 
     fn new() -> Self {
@@ -49,7 +49,7 @@ impl Directory {
         let opened = Broker::open_with(Arc::new(OsDisk), dir.path().join("data"), settings);
         let (broker, _) = opened.expect("opens again");
         let hub = broker.hub("hub").expect("still there");
-        Self { producer: Producer::new(hub.clone()), hub, broker: Some(broker), dir }
+        Self { producer: HubProducer::new(hub.clone()), hub, broker: Some(broker), dir }
     }
 
     fn source(&self) -> HubSource {
@@ -199,7 +199,7 @@ async fn what_cannot_be_sent_is_refused_for_good() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_sends_fit_through_little_room() {
     let directory = Directory::new();
-    let producer = Producer::with_outstanding_bytes(directory.hub.clone(), 2_000);
+    let producer = HubProducer::with_outstanding_bytes(directory.hub.clone(), 2_000);
     let sends = (0..200).map(|n| producer.send(Route::Partition(0), Event::builder(vec![n as u8; 700])));
     let sent = futures_util::future::join_all(sends).await;
     assert!(sent.iter().all(Result::is_ok));
@@ -286,7 +286,7 @@ async fn a_reader_behind_the_start_gets_the_oldest_event() {
     let retention = Retention { bytes_max: Some(1 << 20), ..Retention::default() };
     let options = HubOptions { partitions: 1, retention };
     let hub = broker.create_hub(&HubName::new("small"), options).expect("made");
-    let (source, producer) = (HubSource::new(hub.clone()), Producer::new(hub.clone()));
+    let (source, producer) = (HubSource::new(hub.clone()), HubProducer::new(hub.clone()));
     producer.send(Route::Partition(0), Event::builder("the first one")).await.expect("durable");
     // It has read nothing yet when what it wants is gone.
     let mut overtaken = source.open(request(0, Position::Earliest)).await.expect("opens");
@@ -342,7 +342,7 @@ async fn a_send_waits_for_room_in_the_queue_and_is_woken_when_there_is_some() {
     let hub = broker.create_hub(&HubName::new("narrow"), HubOptions::default()).expect("made");
     // Each alone may have more under way than the hub's queue takes.
     let sends = (0..400).map(|_| {
-        let producer = Producer::new(hub.clone());
+        let producer = HubProducer::new(hub.clone());
         async move { producer.send(Route::Partition(0), Event::builder(vec![7; 1_000])).await }
     });
     let all = futures_util::future::join_all(sends);

@@ -6,12 +6,12 @@ use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use partita_amqp::event::partition_of;
 use partita_core::handler::Context;
 use partita_core::model::{ConsumerGroup, Epoch, Event, InstanceId, PartitionId, Position};
 use partita_core::processor::Processor;
 use partita_core::source::{EventSource, PartitionReader, ReadRequest, SourceErrorKind};
 use partita_core::store::MemoryStore;
+use partita_dialect::event::partition_of;
 use partita_sources::eventhubs::{ConnectionString, Credential, EventHubs, Route, Secret};
 
 type Outcome = Result<(), Box<dyn std::error::Error + Send + Sync>>;

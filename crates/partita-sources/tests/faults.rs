@@ -232,7 +232,7 @@ async fn a_signature_that_ends_ends_its_readers_with_a_reason() {
     let expires = partita_core::model::Timestamp(partita_core::model::Timestamp::now().millis() + 2_000);
     let resource = format!("sb://{}/{}", served.address.ip(), support::HUB);
     let signature =
-        partita_amqp::sas::sign(&resource, "RootManageSharedAccessKey", b"SAS_KEY_VALUE", expires);
+        partita_dialect::sas::sign(&resource, "RootManageSharedAccessKey", b"SAS_KEY_VALUE", expires);
     let connection = ConnectionString::builder("127.0.0.1", Credential::Signature(Secret::from(signature)))
         .port(served.address.port())
         .service(Service::Emulator)

@@ -6,11 +6,11 @@ mod support;
 use std::sync::Arc;
 use std::time::Duration;
 
-use partita_amqp::sas;
 use partita_core::handler::Context;
 use partita_core::model::{Event, InstanceId, Value};
 use partita_core::processor::Processor;
 use partita_core::store::MemoryStore;
+use partita_dialect::sas;
 use partita_hub::listener::transport::Transport;
 use partita_hub::server::ServerOptions;
 use partita_hub::service::auth::{Key, Rights, Rule, RuleScope, Rules};

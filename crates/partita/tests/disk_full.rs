@@ -11,14 +11,14 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use partita::hub::broker::{Broker, Hub, HubOptions, Route};
-use partita::hub::log::{OsDisk, Settings};
-use partita::hub::producer::{Producer, SendError};
-use partita::hub::source::HubSource;
 use partita::model::HubName;
 use partita::source::ReadRequest;
 use partita::sqlite::SqliteStore;
 use partita::{Checkpoint, ConsumerGroup, Context, Event, EventSource, Position, Processor, ProcessorError};
+use partita_hub::broker::{Broker, Hub, HubOptions, Route};
+use partita_hub::log::{OsDisk, Settings};
+use partita_hub::producer::{HubProducer, SendError};
+use partita_hub::source::HubSource;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Text of an event, apart from its number.
@@ -79,7 +79,7 @@ fn open(dir: &Path) -> (Broker, Arc<Hub>) {
 }
 
 /// Sends batches of events numbered from `from` on until one is refused; the next number, and why.
-async fn send_until_refused(producer: &Producer, from: u64) -> (u64, SendError) {
+async fn send_until_refused(producer: &HubProducer, from: u64) -> (u64, SendError) {
     let begun = Instant::now();
     let mut next = from;
     loop {
@@ -91,13 +91,13 @@ async fn send_until_refused(producer: &Producer, from: u64) -> (u64, SendError) 
     }
 }
 
-async fn send(producer: &Producer, from: u64) -> Result<(), SendError> {
+async fn send(producer: &HubProducer, from: u64) -> Result<(), SendError> {
     let events = (from..from + 100).map(|n| Event::builder(format!("{n} {FILLER}")));
     producer.send_batch(Route::Partition(0), events).await.map(drop)
 }
 
 /// Sends until the hub takes it, as a program would that was told to come back.
-async fn send_patiently(producer: &Producer, from: u64) {
+async fn send_patiently(producer: &HubProducer, from: u64) {
     let begun = Instant::now();
     while let Err(error) = send(producer, from).await {
         assert!(error.is_retriable(), "{error}");
@@ -134,7 +134,7 @@ fn number(event: &Event) -> u64 {
 
 async fn producers_wait_readers_go_on(dir: PathBuf) {
     let (broker, hub) = open(&dir);
-    let producer = Producer::new(hub.clone());
+    let producer = HubProducer::new(hub.clone());
     send(&producer, 0).await.expect("there is space");
     let ballast = Ballast::fill(&dir);
     let (end, refused) = send_until_refused(&producer, 100).await;
@@ -155,14 +155,14 @@ async fn producers_wait_readers_go_on(dir: PathBuf) {
 
 async fn a_hub_opens_on_a_full_disk(dir: PathBuf) {
     let (broker, hub) = open(&dir);
-    let producer = Producer::new(hub.clone());
+    let producer = HubProducer::new(hub.clone());
     let ballast = Ballast::fill(&dir);
     let (end, _) = send_until_refused(&producer, 0).await;
     drop((producer, hub, broker));
 
     let (broker, hub) = open(&dir);
     assert_eq!(numbers(&hub).await, (0..end).collect::<Vec<_>>());
-    let producer = Producer::new(hub.clone());
+    let producer = HubProducer::new(hub.clone());
     let (end, refused) = send_until_refused(&producer, end).await;
     assert!(refused.is_retriable(), "{refused}");
     drop(ballast);
@@ -173,7 +173,7 @@ async fn a_hub_opens_on_a_full_disk(dir: PathBuf) {
 
 async fn a_processor_goes_on_when_space_returns(dir: PathBuf) {
     let (_broker, hub) = open(&dir);
-    let producer = Producer::new(hub.clone());
+    let producer = HubProducer::new(hub.clone());
     let store = SqliteStore::open(dir.join("checkpoints.db")).expect("opens");
     let handled: Arc<Mutex<BTreeSet<u64>>> = Arc::default();
     let errors: Arc<Mutex<Vec<String>>> = Arc::default();

@@ -1,19 +1,13 @@
-//! A user depends on `partita` alone: what the engine's words are must be reachable through it.
+//! A user depends on `partita` alone: what a user needs must be reachable through it.
 
-use partita::balance::{Holding, Member, Pace, Policy, Snapshot, plan};
-use partita::coordination::Timing;
-use partita::model::{Incarnation, InstanceId, PartitionId, Position};
+use partita::model::Position;
 use partita::source::EventSource;
 use partita::store::CheckpointStore;
+use partita::{Pace, Policy, Timing};
 
 #[test]
-fn the_engines_words_are_reachable_through_the_facade() {
-    let me = Incarnation::new(InstanceId::generate("examplehost"), 1);
-    let snapshot = Snapshot {
-        members: vec![Member { incarnation: me.clone(), declines: Vec::new() }],
-        holdings: vec![Holding { partition: PartitionId::from(0), owner: None, next: None }],
-    };
-    assert_eq!(plan(&snapshot, &me, Policy::default(), Pace::default(), true).actions.len(), 1);
+fn the_words_of_a_processors_options_are_reachable_through_the_facade() {
+    assert_eq!((Policy::default(), Pace::default()), (Policy::Count, Pace::Greedy));
     assert_eq!(Position::default(), Position::Earliest);
     assert!(Timing::FAST.lease() < Timing::FAST.ttl());
 }
@@ -34,14 +28,18 @@ fn the_store_in_a_file_is_reachable_through_the_facade() {
 #[cfg(feature = "hub")]
 #[tokio::test(flavor = "multi_thread")]
 async fn the_hub_in_the_box_is_a_source_and_has_a_producer() {
-    use partita::Event;
-    use partita::hub::broker::{Broker, HubOptions, Route};
-    use partita::hub::{producer::Producer, source::HubSource};
+    use partita::hub::{Broker, HubOptions, HubProducer, HubSource, SendError};
+    use partita::{Event, Route};
 
     let dir = tempfile::tempdir().expect("dir");
     let (broker, _) = Broker::open(dir.path().join("data")).expect("opens");
     let hub = broker.create_hub(&"homes".into(), HubOptions::default()).expect("made");
-    let sent = Producer::new(hub.clone()).send(Route::Key("home 7"), Event::builder("door opened")).await;
+    let producer = HubProducer::new(hub.clone());
+    let sent = producer.send(Route::key("home 7"), Event::builder("door opened")).await;
     assert_eq!(sent.expect("durable").count(), 1);
+    let nowhere = producer.send(Route::partition("seven"), Event::builder("door opened")).await;
+    let nowhere = nowhere.expect_err("partitions are numbered");
+    assert!(matches!(nowhere, SendError::NoPartition { .. }), "{nowhere:?}");
+    assert_eq!(nowhere.to_string(), "the hub has no partition seven, it has 4");
     assert_eq!(HubSource::new(hub).describe().await.expect("described").partitions.len(), 4);
 }

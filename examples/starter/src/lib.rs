@@ -2,7 +2,7 @@
 
 use std::env;
 
-use partita::eventhubs::{BuildError, ConnectionString, EventHubs};
+use partita::eventhubs::{BuildError, EventHubs};
 
 /// The connection string of a hub that `partita serve` serves on this machine.
 const LOCAL: &str = "Endpoint=sb://localhost;SharedAccessKeyName=RootManageSharedAccessKey;SharedAccessKey=SAS_KEY_VALUE;UseDevelopmentEmulator=true;";
@@ -14,6 +14,5 @@ pub fn setting(name: &str, default: &str) -> String {
 
 /// The hub `HUB` (default: eh1) at `EVENTHUBS_CONNECTION_STRING` (default: this machine).
 pub fn hub() -> Result<EventHubs, BuildError> {
-    let connection: ConnectionString = setting("EVENTHUBS_CONNECTION_STRING", LOCAL).parse()?;
-    EventHubs::builder(&connection).hub(setting("HUB", "eh1")).build()
+    EventHubs::connect(&setting("EVENTHUBS_CONNECTION_STRING", LOCAL), setting("HUB", "eh1"))
 }

@@ -3,7 +3,7 @@
 
 use bytes::Bytes;
 use libfuzzer_sys::fuzz_target;
-use partita_amqp::event;
+use partita_dialect::event;
 use partita_amqp::message::{decode, encode};
 
 fuzz_target!(|data: &[u8]| {

@@ -16,8 +16,8 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use partita_core::coordination::Timing;
 use partita_core::model::{Epoch, Incarnation, InstanceId, PartitionId};
+use partita_core::processor::Timing;
 use partita_core::store::{CheckpointRecord, Ownership};
 use tokio::time::Instant;
 

@@ -2,27 +2,19 @@
 
 #[cfg(feature = "websocket")]
 pub mod websocket;
+pub mod wire;
 
 use std::future::{Future, poll_fn};
-use std::io::{self, IoSlice};
-use std::pin::{Pin, pin};
+use std::io;
+use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use bytes::BytesMut;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::{Instant, Sleep};
 
 use crate::connection::{Connection, Event};
-
-/// Room for a read, at first and on a quiet connection, and at most.
-const READ_BYTES: std::ops::RangeInclusive<usize> = 4 * 1024..=256 * 1024;
-
-/// Pieces of one vectored write.
-const SLICES_MAX: usize = 64;
-
-/// What a peer may still say after the end, before its bytes are no longer taken off.
-const LINGER_BYTES_MAX: usize = 1024 * 1024;
+use wire::{READ_BYTES_MAX, Wire};
 
 /// What a [`turn`](Driver::turn) did.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -44,16 +36,11 @@ pub enum Progress {
 /// peer.
 #[derive(Debug)]
 pub struct Driver<S> {
-    stream: S,
+    wire: Wire<S>,
     connection: Connection,
-    input: BytesMut,
-    /// How much room the next read shall have.
-    read_bytes: usize,
-    /// Whether there are frames in `input` for which the connection had no room.
+    /// Whether there are frames in the wire's input for which the connection had no room.
     paused: bool,
     hung_up: bool,
-    /// Whether something was written since the stream was last flushed.
-    unflushed: bool,
     sleep: Pin<Box<Sleep>>,
 }
 
@@ -61,13 +48,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Driver<S> {
     /// Puts a connection, made with the present [`now`], on a stream.
     pub fn new(stream: S, connection: Connection) -> Self {
         Self {
-            stream,
+            wire: Wire::new(stream),
             connection,
-            input: BytesMut::new(),
-            read_bytes: *READ_BYTES.start(),
             paused: false,
             hung_up: false,
-            unflushed: false,
             sleep: Box::pin(tokio::time::sleep(Duration::ZERO)),
         }
     }
@@ -79,7 +63,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Driver<S> {
 
     /// The stream.
     pub fn stream(&self) -> &S {
-        &self.stream
+        self.wire.stream()
     }
 
     /// Waits until something was read or written or a time came. May be dropped at any moment without loss.
@@ -99,20 +83,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Driver<S> {
         }
     }
 
-    /// Writes what is left and hangs up. Waits a little for the peer to do so, too: a stream that is dropped with unread
-    /// bytes may take back what was just written.
+    /// Writes what is left and hangs up. Waits a little for the peer to do so, too.
     pub async fn finish(mut self, patience: Duration) -> io::Result<()> {
         let all = async {
             poll_fn(|cx| self.poll_write(cx)).await?;
-            self.stream.shutdown().await?;
-            let mut left = LINGER_BYTES_MAX;
-            while !self.hung_up && left > 0 {
-                self.input.clear();
-                self.input.reserve(*READ_BYTES.start());
-                match self.stream.read_buf(&mut self.input).await? {
-                    0 => break,
-                    count => left = left.saturating_sub(count),
-                }
+            self.wire.shut_down().await?;
+            if !self.hung_up {
+                self.wire.linger().await?;
             }
             Ok(())
         };
@@ -144,7 +121,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Driver<S> {
             }
             if self.sleep.as_mut().poll(cx).is_ready() {
                 self.connection.on_time(now());
-                self.shrink();
+                self.wire.rest();
                 return Poll::Ready(Ok(Progress::Time));
             }
         }
@@ -153,22 +130,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Driver<S> {
 
     /// Ready when all is written and flushed.
     fn poll_write(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let outbox = self.connection.outbox();
-        while !outbox.is_empty() {
-            let mut slices = [IoSlice::new(&[]); SLICES_MAX];
-            let filled = outbox.io_slices(&mut slices);
-            let write = Pin::new(&mut self.stream).poll_write_vectored(cx, &slices[..filled]);
-            match ready!(write)? {
-                0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
-                count => outbox.advance(count),
-            }
-            self.unflushed = true;
-        }
-        if self.unflushed {
-            ready!(Pin::new(&mut self.stream).poll_flush(cx))?;
-            self.unflushed = false;
-        }
-        Poll::Ready(Ok(()))
+        self.wire.poll_write_all(cx, self.connection.outbox())
     }
 
     /// Ready when something was read, or the peer hung up.
@@ -176,34 +138,18 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Driver<S> {
         if self.paused {
             return Poll::Pending;
         }
-        self.input.reserve(self.read_bytes);
-        let room = self.input.capacity() - self.input.len();
-        // The future holds nothing: dropped and made again it goes on.
-        let count = ready!(pin!(self.stream.read_buf(&mut self.input)).poll(cx))?;
+        let count = ready!(self.wire.poll_read(cx, READ_BYTES_MAX))?;
         self.hung_up = count == 0;
-        let wanted = match count {
-            _ if count == room => self.read_bytes * 2,
-            _ if count < self.read_bytes / 8 => self.read_bytes / 2,
-            _ => self.read_bytes,
-        };
-        self.read_bytes = wanted.clamp(*READ_BYTES.start(), *READ_BYTES.end());
         self.take_frames();
         Poll::Ready(Ok(()))
     }
 
     /// Hands what was read to the connection; whether that took any of it.
     fn take_frames(&mut self) -> bool {
-        let before = self.input.len();
-        self.paused = self.connection.receive(&mut self.input);
-        self.input.len() < before
-    }
-
-    /// Gives back memory that a quiet connection does not need.
-    fn shrink(&mut self) {
-        if self.input.is_empty() {
-            self.input = BytesMut::new();
-            self.read_bytes = *READ_BYTES.start();
-        }
+        let input = &mut self.wire.input;
+        let before = input.len();
+        self.paused = self.connection.receive(input);
+        input.len() < before
     }
 }
 

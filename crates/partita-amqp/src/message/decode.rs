@@ -48,7 +48,7 @@ pub fn decode(bytes: &Bytes) -> Result<Message, MessageError> {
 }
 
 /// A list, or null in its place.
-pub(crate) fn list(input: &mut Decoder<'_>) -> Result<Vec<Value>, DecodeError> {
+pub fn list(input: &mut Decoder<'_>) -> Result<Vec<Value>, DecodeError> {
     if input.rest().first() == Some(&code::NULL) {
         input.skip()?;
         return Ok(Vec::new());
@@ -57,7 +57,7 @@ pub(crate) fn list(input: &mut Decoder<'_>) -> Result<Vec<Value>, DecodeError> {
 }
 
 /// The content of a data section. Null is taken for nothing: some clients write it for an empty body.
-pub(crate) fn data(input: &mut Decoder<'_>) -> Result<Bytes, DecodeError> {
+pub fn data(input: &mut Decoder<'_>) -> Result<Bytes, DecodeError> {
     if input.rest().first() == Some(&code::NULL) {
         input.skip()?;
         return Ok(Bytes::new());

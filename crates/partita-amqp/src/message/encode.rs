@@ -39,7 +39,7 @@ fn map(section: u8, pairs: Option<&[(Value, Value)]>, out: &mut Vec<u8>) -> Resu
 }
 
 /// Appends a section that is a map, whose pairs `content` writes.
-pub(crate) fn map_section(
+pub fn map_section(
     section: u8,
     pairs: usize,
     out: &mut Vec<u8>,
@@ -56,7 +56,7 @@ fn data_section(bytes: &[u8], out: &mut Vec<u8>) -> Result<(), EncodeError> {
 }
 
 /// Appends the sections of a body. A body of no data sections or sequences is one empty one: a message has a body.
-pub(crate) fn body(body: &Body, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+pub fn body(body: &Body, out: &mut Vec<u8>) -> Result<(), EncodeError> {
     match body {
         Body::Data(bytes) => data_section(bytes, out),
         Body::DataSections(sections) if sections.is_empty() => data_section(&[], out),

@@ -8,8 +8,8 @@ mod tests;
 
 use bytes::Bytes;
 pub use decode::decode;
-pub(crate) use decode::{data, list};
-pub(crate) use encode::{body, map_section};
+pub use decode::{data, list};
+pub use encode::{body, map_section};
 pub use encode::{encode, encode_without_body};
 use partita_core::model::{Body, Value};
 pub use raw::{RawContent, RawSection, Sections};
@@ -18,16 +18,25 @@ use thiserror::Error;
 use crate::types::DecodeError;
 
 /// The descriptors of the sections.
-pub(crate) mod section {
-    pub(crate) const HEADER: u8 = 0x70;
-    pub(crate) const DELIVERY_ANNOTATIONS: u8 = 0x71;
-    pub(crate) const MESSAGE_ANNOTATIONS: u8 = 0x72;
-    pub(crate) const PROPERTIES: u8 = 0x73;
-    pub(crate) const APPLICATION_PROPERTIES: u8 = 0x74;
-    pub(crate) const DATA: u8 = 0x75;
-    pub(crate) const SEQUENCE: u8 = 0x76;
-    pub(crate) const VALUE: u8 = 0x77;
-    pub(crate) const FOOTER: u8 = 0x78;
+pub mod section {
+    /// How the message is to be delivered.
+    pub const HEADER: u8 = 0x70;
+    /// From the last hop to the next.
+    pub const DELIVERY_ANNOTATIONS: u8 = 0x71;
+    /// Of the message, for those on its way.
+    pub const MESSAGE_ANNOTATIONS: u8 = 0x72;
+    /// The standard properties.
+    pub const PROPERTIES: u8 = 0x73;
+    /// The application's own.
+    pub const APPLICATION_PROPERTIES: u8 = 0x74;
+    /// A body of bytes.
+    pub const DATA: u8 = 0x75;
+    /// A body of values.
+    pub const SEQUENCE: u8 = 0x76;
+    /// A body that is one value.
+    pub const VALUE: u8 = 0x77;
+    /// What is known only after the body.
+    pub const FOOTER: u8 = 0x78;
 }
 
 /// Which sections a message had so far. They may come in any order, but not twice, and a body is of one kind.

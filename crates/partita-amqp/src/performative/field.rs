@@ -65,7 +65,7 @@ pub(super) fn list(
 impl<T: Composite> Field for T {
     fn read(fields: &mut Fields<'_>) -> Result<Option<Self>, DecodeError> {
         let Some(mut composite) = fields.composite()? else { return Ok(None) };
-        if composite.descriptor != Self::DESCRIPTOR.into() {
+        if composite.descriptor != u64::from(Self::DESCRIPTOR) {
             return Err(DecodeError::Expected("composite value of another type"));
         }
         Self::read_fields(&mut composite.fields).map(Some)

@@ -32,18 +32,18 @@ impl<'a> Decoder<'a> {
     }
 
     /// Begins at the start of `rest`, which lies within `input`, and makes no more than so many values.
-    pub(crate) fn within(input: &'a Bytes, rest: &'a [u8], values_max: usize) -> Self {
+    pub fn within(input: &'a Bytes, rest: &'a [u8], values_max: usize) -> Self {
         Self { input, rest, depth: 0, values_left: values_max }
     }
 
     /// What was not read yet.
-    pub(crate) fn rest(&self) -> &'a [u8] {
+    pub fn rest(&self) -> &'a [u8] {
         self.rest
     }
 
     /// Reads on within these bytes of the input alone.
     #[inline]
-    pub(crate) fn narrowed(&self, rest: &'a [u8]) -> Self {
+    pub fn narrowed(&self, rest: &'a [u8]) -> Self {
         Self { input: self.input, rest, depth: self.depth, values_left: self.values_left }
     }
 
@@ -64,7 +64,7 @@ impl<'a> Decoder<'a> {
     }
 
     /// Steps over the next value, of which only the length is looked at.
-    pub(crate) fn skip(&mut self) -> Result<(), DecodeError> {
+    pub fn skip(&mut self) -> Result<(), DecodeError> {
         let mut constructors = 1_usize;
         while constructors > 0 {
             constructors -= 1;
@@ -279,8 +279,9 @@ impl<'a> Decoder<'a> {
         Ok(out)
     }
 
+    /// The content of a value of variable width, behind its length of four bytes or of one.
     #[inline]
-    pub(crate) fn variable(&mut self, wide: bool) -> Result<&'a [u8], DecodeError> {
+    pub fn variable(&mut self, wide: bool) -> Result<&'a [u8], DecodeError> {
         let len = if wide { self.u32()? as usize } else { self.byte()?.into() };
         #[cfg(partita_planted_length)]
         if wide {
@@ -291,8 +292,9 @@ impl<'a> Decoder<'a> {
         self.take(len)
     }
 
+    /// The next bytes, so many.
     #[inline]
-    pub(crate) fn take(&mut self, len: usize) -> Result<&'a [u8], DecodeError> {
+    pub fn take(&mut self, len: usize) -> Result<&'a [u8], DecodeError> {
         let (taken, rest) = self.rest.split_at_checked(len).ok_or(DecodeError::Truncated)?;
         self.rest = rest;
         Ok(taken)
@@ -305,8 +307,9 @@ impl<'a> Decoder<'a> {
         Ok(*taken)
     }
 
+    /// The next byte.
     #[inline]
-    pub(crate) fn byte(&mut self) -> Result<u8, DecodeError> {
+    pub fn byte(&mut self) -> Result<u8, DecodeError> {
         self.array().map(|[byte]| byte)
     }
 

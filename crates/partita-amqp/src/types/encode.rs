@@ -98,17 +98,17 @@ fn list(values: &[Value], out: &mut Vec<u8>, depth: usize) -> Result<(), EncodeE
 }
 
 /// Appends a binary.
-pub(crate) fn binary(bytes: &[u8], out: &mut Vec<u8>) -> Result<(), EncodeError> {
+pub fn binary(bytes: &[u8], out: &mut Vec<u8>) -> Result<(), EncodeError> {
     variable(code::BINARY_8, code::BINARY_32, bytes, out)
 }
 
 /// Appends a string.
-pub(crate) fn text(text: &str, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+pub fn text(text: &str, out: &mut Vec<u8>) -> Result<(), EncodeError> {
     variable(code::STRING_8, code::STRING_32, text.as_bytes(), out)
 }
 
 /// Appends a symbol.
-pub(crate) fn symbol(text: &str, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+pub fn symbol(text: &str, out: &mut Vec<u8>) -> Result<(), EncodeError> {
     if !text.is_ascii() {
         return Err(EncodeError::BadSymbol);
     }
@@ -116,7 +116,7 @@ pub(crate) fn symbol(text: &str, out: &mut Vec<u8>) -> Result<(), EncodeError> {
 }
 
 /// Appends a descriptor of the standard, which all fit the small form.
-pub(crate) fn smallulong_descriptor(number: u8, out: &mut Vec<u8>) {
+pub fn smallulong_descriptor(number: u8, out: &mut Vec<u8>) {
     out.extend([code::DESCRIBED, code::ULONG_8, number]);
 }
 

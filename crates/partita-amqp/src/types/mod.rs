@@ -2,7 +2,7 @@
 
 mod array;
 mod check;
-pub(crate) mod code;
+pub mod code;
 mod decode;
 mod encode;
 mod fields;
@@ -12,8 +12,8 @@ mod tests;
 
 pub use check::{Checker, RawMap, text_of};
 pub use decode::Decoder;
-pub(crate) use encode::{binary, compound, smallulong_descriptor, symbol, text};
-pub use encode::{encode, encode_list};
+pub(crate) use encode::compound;
+pub use encode::{binary, encode, encode_list, smallulong_descriptor, symbol, text};
 pub(crate) use fields::Fields;
 pub use symbol::Symbol;
 use thiserror::Error;

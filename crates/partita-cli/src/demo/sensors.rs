@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use partita::handler::HandlerResult;
-use partita::hub::broker::{self, Hub, Route};
-use partita::hub::producer::Producer as Sender;
 use partita::model::EventBuilder;
 use partita::{Event, Timestamp};
+use partita_hub::broker::{self, Hub, Route};
+use partita_hub::producer::HubProducer as Sender;
 use serde::{Deserialize, Serialize};
 
 const HOMES: usize = 10_000;

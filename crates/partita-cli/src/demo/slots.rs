@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use partita::hub::log::{Access, Disk, DiskFile, OsDisk, WriteMode};
 use partita::store::MoveReason;
 use partita::{Epoch, InstanceId, Timestamp};
+use partita_hub::log::{Access, Disk, DiskFile, OsDisk, WriteMode};
 
 use super::ledger::Span;
 use super::moves::Move;

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use partita::eventhubs::{ConnectionString, EventHubs, EventHubsSource};
-use partita::hub::broker::{Broker, BrokerError, Hub, HubOptions};
-use partita::hub::listener::transport::Transport;
-use partita::hub::log::{OpenError, Recovery, Retention};
-use partita::hub::server::{Server, ServerOptions};
 use partita::model::{HubName, Namespace, Scope};
 use partita::sqlite::SqliteStore;
 use partita::store::{MoveRecord, Resume};
 use partita::{CheckpointStore, ConsumerGroup, PartitionId};
+use partita_hub::broker::{Broker, BrokerError, Hub, HubOptions};
+use partita_hub::listener::transport::Transport;
+use partita_hub::log::{OpenError, Recovery, Retention};
+use partita_hub::server::{Server, ServerOptions};
 use tempfile::TempDir;
 use tokio::net::TcpListener;
 

@@ -1,7 +1,7 @@
 //! Which partition an event goes to. Pure, but for where it begins.
 
-use partita_amqp::event::partition_of;
 use partita_core::model::PartitionId;
+use partita_dialect::event::partition_of;
 
 use super::Args;
 

@@ -19,8 +19,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use partita_core::coordination::Timing;
 use partita_core::model::{Incarnation, Scope, Timestamp};
+use partita_core::processor::Timing;
 use partita_core::store::rules::{self, CheckpointChange};
 use partita_core::store::{
     CheckpointOutcome, CheckpointRecord, CheckpointStore, CheckpointWrite, GroupView, InstanceOutcome,

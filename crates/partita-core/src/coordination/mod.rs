@@ -12,6 +12,3 @@ pub use interface::Phase;
 pub(crate) use interface::{
     CallId, Coordination, CoordinationView, Effect, Input, PumpEvent, StoreAnswer, StoreCall, Target,
 };
-
-pub use crate::model::{RevokeReason, StopReason};
-pub use crate::timing::{Timing, TimingError};

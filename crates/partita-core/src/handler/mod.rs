@@ -18,6 +18,12 @@ pub type HandlerResult = Result<(), BoxError>;
 /// `open`, then `events` any number of times, then exactly one of `stopping` and `revoked`. If `open` fails, neither
 /// is called and a new handler is tried later. For one partition none of these overlap; different partitions run
 /// concurrently. `error` is for information and makes no such promise: it may follow a call that failed half-way.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a handler",
+    label = "not a `Handler`",
+    note = "write `impl Handler for MyHandler` with `async fn events(&mut self, events: &[Event], cx: &Context) -> HandlerResult`",
+    note = "`.handler(..)` takes a factory: `.handler(|partition| MyHandler::new())`; a closure that handles events goes to `.on_event(|event, cx| async move {{ Ok(()) }})` or `.on_batch(..)`"
+)]
 pub trait Handler: Send + 'static {
     /// The partition is ours; nothing was delivered yet.
     fn open(&mut self, cx: &Context) -> impl Future<Output = HandlerResult> + Send {

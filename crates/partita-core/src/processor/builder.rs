@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 
+use super::StartError;
 use super::handle::ProcessorHandle;
 use super::run_loop::{self, Parts};
-use super::{ShutdownError, StartError};
 use crate::balance::{Pace, Policy};
 use crate::handler::{Context, Handler, HandlerResult};
 use crate::model::{ConsumerGroup, Event, InstanceId, PartitionId, Position};
@@ -32,6 +32,8 @@ pub struct Builder<F> {
     factory: F,
     instance: Option<InstanceId>,
     options: Options,
+    /// Whether `prefetch_events` was chosen: a larger batch does not change it then.
+    prefetch_chosen: bool,
     on_error: Option<OnError>,
     hooks: Arc<dyn Hooks>,
     runtime: Option<Arc<dyn Runtime>>,
@@ -64,6 +66,7 @@ impl Processor {
             factory: NoHandler,
             instance: None,
             options: Options::default(),
+            prefetch_chosen: false,
             on_error: None,
             hooks: Arc::new(NoHooks),
             runtime: None,
@@ -73,8 +76,18 @@ impl Processor {
 
 impl Builder<NoHandler> {
     fn with<F>(self, factory: F) -> Builder<F> {
-        let Self { source, store, factory: NoHandler, instance, options, on_error, hooks, runtime } = self;
-        Builder { source, store, factory, instance, options, on_error, hooks, runtime }
+        let Self {
+            source,
+            store,
+            factory: NoHandler,
+            instance,
+            options,
+            prefetch_chosen,
+            on_error,
+            hooks,
+            runtime,
+        } = self;
+        Builder { source, store, factory, instance, options, prefetch_chosen, on_error, hooks, runtime }
     }
 
     /// Handles events one at a time: a call ends before the next one of the same partition begins.
@@ -138,8 +151,10 @@ impl<F> Builder<F> {
         self
     }
 
-    /// At most this many events of a partition wait for the handler. Default: 300.
+    /// At most this many events of a partition wait for the handler. Default: 300, or
+    /// [`batch_size`](Self::batch_size) if that is more.
     pub fn prefetch_events(mut self, events: usize) -> Self {
+        self.prefetch_chosen = true;
         self.options.prefetch_events = events;
         self
     }
@@ -231,10 +246,17 @@ impl<F> Builder<F> {
     }
 }
 
-#[allow(private_bounds)] // The three kinds of handler are all there are.
-impl<F: Factory> Builder<F> {
+impl<F> Builder<F> {
+    // The bound is the method's: where it is missing, the compiler says then what to call.
     /// Checks the options.
-    pub fn build(self) -> Result<Processor, ConfigError> {
+    #[allow(private_bounds)] // The three kinds of handler are all there are.
+    pub fn build(mut self) -> Result<Processor, ConfigError>
+    where
+        F: Factory,
+    {
+        if !self.prefetch_chosen {
+            self.options.prefetch_events = self.options.prefetch_events.max(self.options.batch_size);
+        }
         self.options.check()?;
         if self.options.call_on_empty && F::ONE_BY_ONE {
             return Err(ConfigError::EmptyCallOnEvent);
@@ -272,26 +294,6 @@ impl Processor {
         };
         (self.start)(runtime).await
     }
-
-    /// Starts, runs until `stop` completes, and shuts down.
-    pub async fn run(self, stop: impl Future<Output = ()>) -> Result<(), RunError> {
-        let handle = self.start().await?;
-        stop.await;
-        handle.shutdown().await?;
-        Ok(())
-    }
-}
-
-/// Why [`Processor::run`] failed.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum RunError {
-    /// It did not start.
-    #[error(transparent)]
-    Start(#[from] StartError),
-    /// It did not shut down in good order.
-    #[error(transparent)]
-    Shutdown(#[from] ShutdownError),
 }
 
 impl<F> std::fmt::Debug for Builder<F> {

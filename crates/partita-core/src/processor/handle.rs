@@ -62,13 +62,19 @@ impl ProcessorHandle {
         // If the queue is full, a stop is already in it; a loop that has ended needs none.
         let _ = self.requests.try_send(Request::Stop);
         async move {
-            let mut ended = self.ended.clone();
-            let failures = match ended.wait_for(Option::is_some).await {
-                Ok(failures) => failures.clone().unwrap_or_default(),
-                Err(_) => vec!["the coordination ended unexpectedly".to_owned()],
-            };
-            if failures.is_empty() { Ok(()) } else { Err(ShutdownError { failures }) }
+            let ended = self.ended().await;
+            if ended.failures.is_empty() { Ok(()) } else { Err(ended) }
         }
+    }
+
+    /// Waits for the end, and tells what failed.
+    pub(super) async fn ended(&self) -> ShutdownError {
+        let mut ended = self.ended.clone();
+        let failures = match ended.wait_for(Option::is_some).await {
+            Ok(failures) => failures.clone().unwrap_or_default(),
+            Err(_) => vec!["the coordination ended unexpectedly".to_owned()],
+        };
+        ShutdownError { failures }
     }
 }
 

@@ -35,7 +35,7 @@ pub(crate) trait Deliver: Send + 'static {
 /// Makes a handler for a partition.
 #[diagnostic::on_unimplemented(
     message = "the processor has no handler yet",
-    note = "call `.on_event(..)`, `.on_batch(..)` or `.handler(..)` before `.build()`"
+    note = "call `.on_event(..)`, `.on_batch(..)` or `.handler(..)` before `.build()` or `.run_until(..)`"
 )]
 pub(crate) trait Factory: Send + Sync + 'static {
     type Handler: Deliver;

@@ -6,16 +6,16 @@ use crate::options::FailurePolicy;
 
 /// A failure as the decision sees it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Failure {
+pub(super) struct Failure {
     /// How many calls have failed in a row without an event handled in between, this one included.
-    pub attempts: u32,
+    pub(super) attempts: u32,
     /// How many events of the batch are not handled.
-    pub unhandled: usize,
+    pub(super) unhandled: usize,
 }
 
 /// What to do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Verdict {
+pub(super) enum Verdict {
     /// Deliver the unhandled events again after a pause.
     RetryAfter(Duration),
     /// Go on after the batch.
@@ -23,7 +23,7 @@ pub enum Verdict {
 }
 
 /// Decides. No clock, no randomness, no state.
-pub fn decide(policy: FailurePolicy, failure: Failure) -> Verdict {
+pub(super) fn decide(policy: FailurePolicy, failure: Failure) -> Verdict {
     match policy {
         FailurePolicy::Retry { first, longest } => {
             let doublings = failure.attempts.saturating_sub(1).min(31);

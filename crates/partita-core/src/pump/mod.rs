@@ -30,9 +30,6 @@ mod trouble;
 mod tests;
 
 pub(crate) use deliver::{Factory, FullFactory, OnBatch, OnEvent};
-pub use failure::{Failure, Verdict, decide};
-
-pub use crate::options::{ChangedPast, FailurePolicy};
 
 pub(crate) use progress::Start;
 pub(crate) use standing::Standing;

@@ -37,6 +37,17 @@ impl SourceError {
     }
 }
 
+impl fmt::Display for SourceErrorKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Retriable => "retryable",
+            Self::OwnershipLost => "partition taken by another reader",
+            Self::PositionGone => "position not in the partition",
+            Self::Fatal => "fatal",
+        })
+    }
+}
+
 impl fmt::Display for SourceError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let what = match self.kind {

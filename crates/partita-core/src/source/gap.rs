@@ -21,6 +21,16 @@ pub enum GapCause {
     Unknown,
 }
 
+impl fmt::Display for GapCause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Retention => "removed by retention",
+            Self::Damage => "lost to damage",
+            Self::Unknown => "cause unknown",
+        })
+    }
+}
+
 /// Events that are gone before they were read.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Gap {

@@ -52,6 +52,12 @@ pub struct ReadRequest {
 }
 
 /// A partitioned stream of events.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not an event source",
+    label = "not an `EventSource`",
+    note = "give `EventHubs::connect(connection_string, hub)?`, `MemoryHub::new(name, partitions).source()`, or `HubSource::new(hub)` for a hub of this process",
+    note = "for an `Arc<dyn EventSource>` use `Processor::builder_dyn(source, store)`"
+)]
 pub trait EventSource: Send + Sync + 'static {
     /// What the hub is and which partitions it has now.
     fn describe(&self) -> BoxFuture<'_, Result<HubDescription, SourceError>>;

@@ -13,6 +13,15 @@ pub enum Certainty {
     Unknown,
 }
 
+impl fmt::Display for Certainty {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::NoEffect => "no effect",
+            Self::Unknown => "outcome unknown",
+        })
+    }
+}
+
 /// A store call that gave no answer.
 #[derive(Debug)]
 pub struct StoreError {

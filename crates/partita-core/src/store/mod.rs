@@ -1,8 +1,8 @@
 //! The checkpoint store: three kinds of record, changed by compare-and-set, shared by all instances of a scope.
 //!
 //! A store is a small, dumb thing: it keeps records and answers whether a write was applied. What the writes mean is
-//! the business of [`coordination`](crate::coordination). Check a store of your own with the conformance suite in
-//! the testkit (feature `testkit`).
+//! the ownership protocol's business. Check a store of your own with the conformance suite in the testkit (feature
+//! `testkit`).
 
 mod error;
 mod memory;
@@ -53,6 +53,12 @@ pub struct StoreProperties {
 /// (the write may then have happened).
 ///
 /// Reads are linearizable with the writes of all instances: a view begun after a write was answered shows it.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a checkpoint store",
+    label = "not a `CheckpointStore`",
+    note = "give `SqliteStore::open(\"checkpoints.db\")?` or, for tests, `MemoryStore::new()`",
+    note = "for an `Arc<dyn CheckpointStore>` use `Processor::builder_dyn(source, store)`"
+)]
 pub trait CheckpointStore: Send + Sync + 'static {
     /// What this store is capable of.
     fn properties(&self) -> StoreProperties;

@@ -258,7 +258,7 @@ async fn what_was_handled_before_a_failing_event_is_checkpointed_during_the_paus
     world.fill(10);
     let (builder, ready) = world.prepare("a");
     let processor = builder
-        .on_failure(partita_core::pump::FailurePolicy::Retry { first: secs(60), longest: secs(60) })
+        .on_failure(partita_core::processor::FailurePolicy::Retry { first: secs(60), longest: secs(60) })
         .on_event(|event, _| async move {
             if event.sequence_number().0 == 7 { Err("poison".into()) } else { Ok(()) }
         })

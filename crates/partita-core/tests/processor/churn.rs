@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use partita_core::coordination::{RevokeReason, Timing};
 use partita_core::handler::{Context, Handler, HandlerResult, RevokedContext};
 use partita_core::model::{Event, Incarnation, InstanceId, PartitionId, Timestamp};
+use partita_core::processor::{RevokeReason, Timing};
 use partita_core::store::{CheckpointStore, InstanceRecord, InstanceState, InstanceWrite, MoveReason};
 use tokio::time::{Instant, sleep};
 

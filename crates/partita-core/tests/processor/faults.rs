@@ -1,7 +1,7 @@
 //! Stores that fail, are slow or lose answers.
 
-use partita_core::coordination::{Phase, Timing};
 use partita_core::processor::Operation;
+use partita_core::processor::{Phase, Timing};
 use partita_core::store::{CheckpointStore, InstanceSeen, InstanceState, MemoryStore, MoveReason};
 
 use crate::support::{Fault, What, World, ms, secs, soon, taking};

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use partita_core::coordination::StopReason;
 use partita_core::handler::{Context, Handler, HandlerResult};
 use partita_core::model::{Event, PartitionId};
 use partita_core::processor::Operation;
+use partita_core::processor::StopReason;
 
 use crate::support::{Behaviour, Step, What, World, ms, partition, secs, taking};
 

@@ -120,7 +120,7 @@ async fn a_store_whose_calls_take_seconds_prevents_the_start_and_the_error_names
     // With times that suit the store it starts.
     let (builder, ready) = world.prepare("b");
     ready.store.set(Fault::Slow(secs(3)));
-    let timing = partita_core::coordination::Timing::new(secs(10), secs(50)).unwrap();
+    let timing = partita_core::processor::Timing::new(secs(10), secs(50)).unwrap();
     let processor = builder.timing(timing).on_event(|_, _| async { Ok(()) }).build().unwrap();
     let b = ready.started(soon("the start", processor.start()).await.unwrap());
     b.owns(1).await;

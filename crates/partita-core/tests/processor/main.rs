@@ -11,6 +11,7 @@ mod options;
 mod past;
 mod races;
 mod records;
+mod run;
 mod seeks;
 #[path = "../support/mod.rs"]
 mod support;

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use partita_core::coordination::{StopReason, Timing};
 use partita_core::model::InstanceId;
 use partita_core::processor::{Checkpoint, Operation, Processor};
+use partita_core::processor::{StopReason, Timing};
 use partita_core::source::MemoryHub;
 use partita_core::store::{CheckpointStore, InstanceState, MemoryStore, MoveReason};
 

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use partita_core::coordination::{Timing, TimingError};
+use partita_core::processor::FailurePolicy;
 use partita_core::processor::{Builder, Checkpoint, ConfigError, NoHandler, Processor};
-use partita_core::pump::FailurePolicy;
+use partita_core::processor::{Timing, TimingError};
 use partita_core::source::MemoryHub;
 use partita_core::store::MemoryStore;
 
@@ -92,6 +92,17 @@ fn the_documented_timings_are_the_codes() {
 }
 
 #[test]
+fn a_batch_larger_than_the_default_prefetch_raises_it() {
+    let built = |builder: Builder<NoHandler>| {
+        let processor = builder.on_batch(async |_, _| Ok(())).build().expect("valid options");
+        format!("{processor:?}")
+    };
+    assert!(built(builder().batch_size(1_000)).contains("prefetch_events: 1000,"));
+    assert!(built(builder().batch_size(20)).contains("prefetch_events: 300,"));
+    assert!(built(builder().batch_size(20).prefetch_events(40)).contains("prefetch_events: 40,"));
+}
+
+#[test]
 fn impossible_options_cannot_be_built() {
     let refused = |builder: Builder<NoHandler>| builder.on_batch(async |_, _| Ok(())).build().unwrap_err();
     assert_eq!(refused(builder().batch_size(0)), ConfigError::Zero { option: "batch_size" });
@@ -109,6 +120,7 @@ fn impossible_options_cannot_be_built() {
     }
     let over = refused(builder().batch_size(50).prefetch_events(40));
     assert_eq!(over, ConfigError::BatchOverPrefetch { batch_size: 50, prefetch_events: 40 });
+    assert_eq!(refused(builder().prefetch_events(40).batch_size(50)), over, "in whichever order");
     assert_eq!(refused(builder().instance_id("")), ConfigError::EmptyName { option: "instance_id" });
     assert_eq!(refused(builder().consumer_group("")), ConfigError::EmptyName { option: "consumer_group" });
     let (first, longest) = (secs(2), secs(1));

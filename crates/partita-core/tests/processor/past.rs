@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex};
 
 use futures_util::future::BoxFuture;
 use partita_core::model::{Event, EventBuilder, Position, SequenceNumber, Timestamp};
+use partita_core::processor::ChangedPast;
 use partita_core::processor::{Operation, Processor, ProcessorHandle};
-use partita_core::pump::ChangedPast;
 use partita_core::source::{
     EventSource, HubDescription, MemoryHub, PartitionReader, ReadRequest, SourceError, SourceErrorKind,
 };

@@ -4,11 +4,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
-use partita_core::coordination::RevokeReason;
 use partita_core::handler::{Context, Handler, HandlerResult, RevokedContext};
 use partita_core::model::{Epoch, Event, Incarnation, InstanceId, PartitionId, Position};
+use partita_core::processor::FailurePolicy;
+use partita_core::processor::RevokeReason;
 use partita_core::processor::{Checkpoint, Processor};
-use partita_core::pump::FailurePolicy;
 use partita_core::store::{CheckpointStore, MoveReason, Op, OwnershipWrite};
 use tokio::sync::watch;
 

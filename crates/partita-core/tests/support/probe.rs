@@ -5,10 +5,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use partita_core::coordination::{RevokeReason, StopReason};
 use partita_core::handler::{Context, Handler, HandlerResult, RevokedContext};
 use partita_core::model::{Epoch, Event, InstanceId, PartitionId};
 use partita_core::processor::Operation;
+use partita_core::processor::{RevokeReason, StopReason};
 use partita_core::store::BoxError;
 use tokio::sync::watch;
 

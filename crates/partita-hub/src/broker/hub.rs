@@ -117,6 +117,7 @@ impl Hub {
     }
 
     /// Its log.
+    #[doc(hidden)]
     pub fn log(&self) -> &HubLog {
         &self.log
     }
@@ -258,6 +259,7 @@ impl Hub {
 
     /// Hands a batch to the committer, without waiting; says which partition it goes to. `sink` hears with `token` what
     /// became of it.
+    #[doc(hidden)]
     pub fn send(
         &self,
         route: Route<'_>,
@@ -274,6 +276,7 @@ impl Hub {
 
     /// As [`Hub::send`], for an idempotent producer: what it repeats is not appended again, and `sink` hears of its first
     /// place. It numbers its events in each partition, so it must name one, or always use the same key.
+    #[doc(hidden)]
     pub fn send_idempotent(
         &self,
         route: Route<'_>,
@@ -289,6 +292,7 @@ impl Hub {
 
     /// An idempotent producer begins to send to a partition: it is told, or keeps, its epoch and its last number. A
     /// higher epoch than before shuts out the former incarnation at once, a lower one is refused.
+    #[doc(hidden)]
     pub fn begin_producer(
         &self,
         partition: u32,
@@ -299,11 +303,13 @@ impl Hub {
     }
 
     /// What is known of an idempotent producer; `None` if it never sent anything to the partition, or was forgotten.
+    #[doc(hidden)]
     pub fn producer_state(&self, partition: u32, id: i64) -> Option<ProducerState> {
         self.log.producer(partition, id)
     }
 
     /// Sends a batch and waits until it is durable as the settings say.
+    #[doc(hidden)]
     pub fn send_and_wait(&self, route: Route<'_>, batch: EncodedBatch) -> Result<Placed, AppendError> {
         let partition = self.router.partition(route, self.partitions());
         self.log.append_and_wait(partition, batch).map_err(|error| self.or_deleted(error))
@@ -332,6 +338,7 @@ impl Hub {
     }
 
     /// Attaches a reader to a partition. One with an epoch sends away those that must go.
+    #[doc(hidden)]
     pub fn attach(self: &Arc<Self>, attach: Attach) -> Result<HubReader, AttachError> {
         // The position first: a reader that cannot start must not send anyone away.
         let reader = self.log.reader(attach.partition, attach.log_position()?)?;

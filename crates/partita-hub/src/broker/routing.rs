@@ -2,9 +2,9 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-pub use partita_amqp::event::partition_of;
+pub use partita_dialect::event::partition_of;
 
-/// How a producer chooses the partition.
+/// How a batch finds its partition: what a [`model::Route`](partita_core::model::Route) comes to here, without owning its key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Route<'a> {
     /// This partition.
@@ -13,6 +13,16 @@ pub enum Route<'a> {
     Key(&'a str),
     /// One after another.
     RoundRobin,
+}
+
+impl From<Route<'_>> for partita_core::model::Route {
+    fn from(route: Route<'_>) -> Self {
+        match route {
+            Route::Partition(partition) => Self::partition(partition),
+            Route::Key(key) => Self::key(key),
+            Route::RoundRobin => Self::Any,
+        }
+    }
 }
 
 /// Resolves routes of one hub.

@@ -20,15 +20,15 @@ use crate::log::AppendError;
 use crate::service::address::{Address, partition_number};
 use crate::service::auth::Right;
 use crate::service::condition::{ARGUMENT_ERROR, NOT_ALLOWED, NOT_IMPLEMENTED, Refusal};
-use crate::service::ingest::{PRODUCER_EPOCH, PRODUCER_ID, PRODUCER_SEQUENCE, ProducerNumbers};
+use crate::service::ingest::ProducerNumbers;
 use crate::service::selector;
 use crate::source::attach_at_oldest;
+use partita_dialect::names::annotation::{PRODUCER_EPOCH, PRODUCER_ID, PRODUCER_SEQUENCE};
+use partita_dialect::names::link::{EPOCH, IDEMPOTENT, RECEIVER_NAME, RUNTIME_METRIC};
+use partita_dialect::selector::{is_selector, position};
 
-const EPOCH: &str = "com.microsoft:epoch";
 /// The second one is the Rust client's.
-const RECEIVER_NAME: [&str; 2] = ["com.microsoft:receiver-name", "com.microsoft.com:receiver-name"];
-const RUNTIME_METRIC: &str = "com.microsoft:enable-receiver-runtime-metric";
-const IDEMPOTENT: &str = "com.microsoft:idempotent-producer";
+const RECEIVER_NAMES: [&str; 2] = [RECEIVER_NAME, "com.microsoft.com:receiver-name"];
 
 impl ConnectionLogic {
     pub(super) fn on_attach(&mut self, id: LinkId, attach: Attach, now: Instant) {
@@ -212,18 +212,22 @@ impl ConnectionLogic {
             None | Some(Value::Null) => None,
             Some(value) => {
                 let epoch = value.as_i64().and_then(|epoch| u64::try_from(epoch).ok());
-                let bad =
-                    || Refusal::new(ARGUMENT_ERROR, format!("The epoch {value:?} is not a number of at least 0."));
+                let bad = || {
+                    Refusal::new(
+                        ARGUMENT_ERROR,
+                        format!("The epoch {value:?} is not a number of at least 0."),
+                    )
+                };
                 Some(Epoch(epoch.ok_or_else(bad)?))
             }
         };
-        let names = RECEIVER_NAME.iter().filter_map(|name| attach.property(name)?.as_str());
+        let names = RECEIVER_NAMES.iter().filter_map(|name| attach.property(name)?.as_str());
         let name = names
             .filter(|name| !name.is_empty())
             .map(Arc::from)
             .next()
             .unwrap_or_else(|| attach.name.clone());
-        Ok(broker::Attach { group, partition, from: selector::position(filters)?, epoch, name })
+        Ok(broker::Attach { group, partition, from: position(filters)?, epoch, name })
     }
 
     /// The hub of an address, if the client has a token for what it wants there.
@@ -332,7 +336,7 @@ fn answer_to(attach: &Attach) -> Attach {
     let mut answer = attach.answer();
     let source = answer.source.get_or_insert_with(Source::default);
     if let Value::Map(filters) = &mut source.filter {
-        filters.retain(|(name, filter)| selector::is_selector(name, filter));
+        filters.retain(|(name, filter)| is_selector(name, filter));
     }
     answer.target.get_or_insert_with(|| Target::Node(Box::default()));
     answer

@@ -1,13 +1,13 @@
-//! The task of one connection: moves bytes, waits for whatever comes first, and lets the core decide.
+//! The task of one connection: moves bytes, waits for whatever comes first, and lets the logic decide.
 
-use std::future::Future;
-use std::io::{self, IoSlice};
+use std::future::{Future, poll_fn};
+use std::io;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
-use bytes::BytesMut;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
+use partita_amqp::driver::wire::{READ_BYTES_MAX, Wire};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::watch;
 use tokio::time::Sleep;
 
@@ -15,22 +15,14 @@ use super::habits::Lag;
 use super::logic::{ConnectionLogic, End};
 use crate::server::{Course, Peer, Seat};
 
-/// How much is read at once, at first and at most. It doubles when it was filled.
-const READ_BYTES_MIN: usize = 4 << 10;
-const READ_BYTES_MAX: usize = 256 << 10;
-
-/// The same, of a client without a token.
+/// How much is read at once of a client without a token.
 const STRANGERS_READ_BYTES_MAX: usize = 8 << 10;
-
-/// Pieces of a vectored write.
-const SLICES_MAX: usize = 32;
 
 /// How long the last bytes may take.
 const FLUSH_TIME_MAX: Duration = Duration::from_secs(5);
 
-/// How long, and for how much, a client is listened to after the end.
+/// How long a client is listened to after the end.
 const LINGER_TIME_MAX: Duration = Duration::from_secs(1);
-const LINGER_BYTES_MAX: usize = 1 << 20;
 
 /// Serves a connection until it ends.
 pub(crate) async fn run<S>(stream: S, seat: Seat, peer: &Peer)
@@ -47,7 +39,7 @@ where
         let change = tokio::select! {
             // Rare things are asked for last: each turn of the connection polls all that come before.
             biased;
-            end = std::future::poll_fn(|cx| task.poll(cx)) => break end,
+            end = poll_fn(|cx| task.poll(cx)) => break end,
             _ = course.changed() => Change::Course,
             _ = faults.changed() => Change::Faults,
         };
@@ -56,17 +48,17 @@ where
                 let now = *course.borrow_and_update();
                 match now {
                     Course::Running => {}
-                    Course::Ending(until) => task.core.shut_down(until.into_std()),
+                    Course::Ending(until) => task.logic.shut_down(until.into_std()),
                     Course::Over => break End::Cut,
                 }
             }
-            Change::Faults => task.core.look_at_faults(Instant::now()),
+            Change::Faults => task.logic.look_at_faults(Instant::now()),
         }
     };
     if matches!(end, End::Closed) {
         task.finish(&mut course).await;
     }
-    tracing::debug!(%peer, connection = task.core.id(), end = %end, "connection ended");
+    tracing::debug!(%peer, connection = task.logic.id(), end = %end, "connection ended");
 }
 
 enum Change {
@@ -75,12 +67,8 @@ enum Change {
 }
 
 struct Task<S> {
-    stream: S,
-    core: ConnectionLogic,
-    input: BytesMut,
-    read_bytes: usize,
-    /// Whether bytes are on their way that the stream may hold back.
-    unflushed: bool,
+    wire: Wire<S>,
+    logic: ConnectionLogic,
     lag: Lag,
     timer: Pin<Box<Sleep>>,
     /// What the timer is set to.
@@ -90,11 +78,8 @@ struct Task<S> {
 impl<S: AsyncRead + AsyncWrite + Unpin> Task<S> {
     fn new(stream: S, seat: Seat) -> Self {
         Self {
-            stream,
-            core: ConnectionLogic::new(seat, Instant::now()),
-            input: BytesMut::new(),
-            read_bytes: READ_BYTES_MIN,
-            unflushed: false,
+            wire: Wire::new(stream),
+            logic: ConnectionLogic::new(seat, Instant::now()),
             lag: Lag::default(),
             timer: Box::pin(tokio::time::sleep(Duration::ZERO)),
             timer_at: None,
@@ -103,22 +88,23 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Task<S> {
 
     /// Does all that can be done now.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<End> {
-        self.core.register(cx);
+        self.logic.register(cx);
         loop {
             let now = Instant::now();
-            self.core.on_time(now);
+            self.logic.on_time(now);
             let read = match self.poll_read(cx) {
                 Ok(read) => read,
                 Err(end) => return Poll::Ready(end),
             };
-            let worked = self.core.work(now);
-            self.core.look_at_stranger(self.input.len(), now);
-            self.lag.set(self.core.distance);
+            let worked = self.logic.work(now);
+            self.logic.look_at_stranger(self.wire.input.len(), now);
+            self.lag.set(self.logic.distance);
             let written = match self.poll_write(cx, now) {
-                Ok(written) => written,
-                Err(error) => return Poll::Ready(End::Lost(error)),
+                Poll::Ready(Ok(written)) => written,
+                Poll::Ready(Err(error)) => return Poll::Ready(End::Lost(error)),
+                Poll::Pending => false,
             };
-            if let Some(end) = self.core.end() {
+            if let Some(end) = self.logic.end() {
                 return Poll::Ready(end);
             }
             if !(read || worked || written) && self.poll_timer(cx, now) {
@@ -127,81 +113,52 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Task<S> {
         }
     }
 
-    /// Hands to the core what there is; true if there was anything.
+    /// Hands to the logic what there is; true if there was anything.
     fn poll_read(&mut self, cx: &mut Context<'_>) -> Result<bool, End> {
-        // What is there already comes first; if the core cannot take it, it will not take more either.
-        if !self.input.is_empty() && self.core.receive(&mut self.input) {
+        // What is there already comes first; if it cannot be taken, no more will be either.
+        if !self.wire.input.is_empty() && self.logic.receive(&mut self.wire.input) {
             return Ok(false);
         }
-        if !self.core.listens() {
+        if !self.logic.listens() {
             return Ok(false);
         }
-        self.input.reserve(self.read_bytes);
-        let read = std::pin::pin!(self.stream.read_buf(&mut self.input)).poll(cx);
-        let count = match read {
+        let room = if self.logic.is_stranger() { STRANGERS_READ_BYTES_MAX } else { READ_BYTES_MAX };
+        match self.wire.poll_read(cx, room) {
             Poll::Pending => {
-                // An idle connection keeps little.
-                if self.input.is_empty() && self.read_bytes > READ_BYTES_MIN {
-                    self.read_bytes = READ_BYTES_MIN;
-                    self.input = BytesMut::new();
-                }
+                self.wire.rest();
                 return Ok(false);
             }
             Poll::Ready(Ok(0)) => return Err(End::Gone),
-            Poll::Ready(Ok(count)) => count,
+            Poll::Ready(Ok(_)) => {}
             Poll::Ready(Err(error)) => return Err(End::Lost(error)),
-        };
-        if count >= self.read_bytes {
-            let max = if self.core.is_stranger() { STRANGERS_READ_BYTES_MAX } else { READ_BYTES_MAX };
-            self.read_bytes = (self.read_bytes * 2).min(max);
         }
-        self.core.receive(&mut self.input);
+        self.logic.receive(&mut self.wire.input);
         Ok(true)
     }
 
-    /// Writes what the stream takes; true if it was all there was, and not nothing.
-    fn poll_write(&mut self, cx: &mut Context<'_>, now: Instant) -> io::Result<bool> {
+    /// Writes what the stream takes and the lag allows. Ready when that is all there is now: true if it was not nothing.
+    fn poll_write(&mut self, cx: &mut Context<'_>, now: Instant) -> Poll<io::Result<bool>> {
         let mut written = false;
         loop {
-            let outbox = self.core.outbox();
+            let outbox = self.logic.outbox();
             let allowed = self.lag.allow(outbox.len(), now);
             if allowed == 0 {
                 break;
             }
-            let result = if allowed < outbox.len() {
-                let chunk = outbox.chunk();
-                Pin::new(&mut self.stream).poll_write(cx, &chunk[..chunk.len().min(allowed)])
-            } else if self.stream.is_write_vectored() {
-                let mut slices = [IoSlice::new(&[]); SLICES_MAX];
-                let filled = outbox.io_slices(&mut slices);
-                Pin::new(&mut self.stream).poll_write_vectored(cx, &slices[..filled])
-            } else {
-                Pin::new(&mut self.stream).poll_write(cx, outbox.chunk())
-            };
-            match result {
-                Poll::Pending => return Ok(false),
-                Poll::Ready(Ok(0)) => return Err(io::ErrorKind::WriteZero.into()),
-                Poll::Ready(Ok(count)) => {
-                    outbox.advance(count);
-                    self.lag.wrote(count);
-                }
-                Poll::Ready(Err(error)) => return Err(error),
-            }
-            self.unflushed = true;
+            let count = ready!(self.wire.poll_write(cx, outbox, allowed))?;
+            self.lag.wrote(count);
             written = true;
         }
-        if self.unflushed
-            && let Poll::Ready(flushed) = Pin::new(&mut self.stream).poll_flush(cx)
-        {
+        // What the stream holds back it writes by itself when it can: a flush that has to wait is asked for again.
+        if let Poll::Ready(flushed) = self.wire.poll_flush(cx) {
             flushed?;
-            self.unflushed = false;
         }
-        Ok(written)
+        Poll::Ready(Ok(written))
     }
 
     /// Sets the timer to what comes next; false if that is now.
     fn poll_timer(&mut self, cx: &mut Context<'_>, now: Instant) -> bool {
-        let deadlines = [self.core.deadline(), self.lag.deadline(now)];
+        let deadlines = [self.logic.deadline(), self.lag.deadline(now)];
         let Some(at) = deadlines.into_iter().flatten().min() else { return true };
         if self.timer_at != Some(at) {
             self.timer_at = Some(at);
@@ -214,46 +171,21 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Task<S> {
         !due
     }
 
-    /// Writes what is left and ends the stream. What the client still says is read and forgotten: a stream that is dropped
-    /// with unread bytes may take back what was just written.
+    /// Writes what is left and ends the stream.
     async fn finish(&mut self, course: &mut watch::Receiver<Course>) {
+        let Self { wire, logic, .. } = self;
         let flush_and_listen = async {
-            if tokio::time::timeout(FLUSH_TIME_MAX, self.flush()).await.is_ok() {
-                let _ = tokio::time::timeout(LINGER_TIME_MAX, self.linger()).await;
+            let flush = async {
+                poll_fn(|cx| wire.poll_write_all(cx, logic.outbox())).await?;
+                wire.shut_down().await
+            };
+            if matches!(tokio::time::timeout(FLUSH_TIME_MAX, flush).await, Ok(Ok(()))) {
+                let _ = tokio::time::timeout(LINGER_TIME_MAX, wire.linger()).await;
             }
         };
         tokio::select! {
             () = flush_and_listen => {}
             _ = course.wait_for(|course| *course == Course::Over) => {}
-        }
-    }
-
-    async fn flush(&mut self) {
-        self.lag.set(Duration::ZERO);
-        let written = std::future::poll_fn(|cx| {
-            loop {
-                match self.poll_write(cx, Instant::now()) {
-                    Err(_) => return Poll::Ready(()),
-                    Ok(_) if self.core.outbox().is_empty() && !self.unflushed => {
-                        return Pin::new(&mut self.stream).poll_shutdown(cx).map(|_| ());
-                    }
-                    Ok(true) => {}
-                    Ok(false) => return Poll::Pending,
-                }
-            }
-        });
-        written.await;
-    }
-
-    async fn linger(&mut self) {
-        let mut left = LINGER_BYTES_MAX;
-        while left > 0 {
-            self.input.clear();
-            self.input.reserve(READ_BYTES_MIN);
-            match self.stream.read_buf(&mut self.input).await {
-                Ok(0) | Err(_) => break,
-                Ok(count) => left = left.saturating_sub(count),
-            }
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use partita_core::model::ConsumerGroup;
+use partita_dialect::names::node::{CBS, MANAGEMENT};
 use percent_encoding::percent_decode_str;
 
 use super::condition::Refusal;
@@ -41,8 +42,8 @@ impl Address {
         let segments: Vec<&str> = segments.iter().map(String::as_str).collect();
         let is = |segment: &str, word: &str| segment.eq_ignore_ascii_case(word);
         Ok(match segments[..] {
-            [node] if is(node, "$cbs") => Self::Cbs,
-            [node] | [_, node] if is(node, "$management") => Self::Management,
+            [node] if is(node, CBS) => Self::Cbs,
+            [node] | [_, node] if is(node, MANAGEMENT) => Self::Management,
             [hub] => Self::Hub(hub.to_owned()),
             [hub, partitions, partition] if is(partitions, "Partitions") => {
                 Self::Partition { hub: hub.to_owned(), partition: partition.to_owned() }
@@ -85,8 +86,8 @@ impl fmt::Display for Address {
             Self::Reader { hub, group, partition } => {
                 write!(f, "{hub}/ConsumerGroups/{group}/Partitions/{partition}")
             }
-            Self::Cbs => f.write_str("$cbs"),
-            Self::Management => f.write_str("$management"),
+            Self::Cbs => f.write_str(CBS),
+            Self::Management => f.write_str(MANAGEMENT),
         }
     }
 }

@@ -1,18 +1,6 @@
-//! The annotations that hub and clients know, and how a map of them begins.
+//! How a map of annotations begins.
 
-/// The event's number in its partition: a long.
-pub const SEQUENCE_NUMBER: &str = "x-opt-sequence-number";
-/// Which life of a geo-replicated partition the number is of: an int, -1 where there is no replication.
-pub const SEQUENCE_NUMBER_EPOCH: &str = "x-opt-sequence-number-epoch";
-/// The event's place in its partition: a string.
-pub const OFFSET: &str = "x-opt-offset";
-/// When the hub accepted the event: a timestamp.
-pub const ENQUEUED_TIME: &str = "x-opt-enqueued-time";
-/// The key that chose the partition: a string.
-pub const PARTITION_KEY: &str = partita_amqp::event::PARTITION_KEY;
-
-pub(super) const MAP_8: u8 = 0xc1;
-pub(super) const MAP_32: u8 = 0xd1;
+pub(super) use partita_amqp::types::code::{MAP_8, MAP_32};
 
 /// How long the head of a map is whose content has so many bytes.
 pub(super) fn map_head_len(count: u32, content: usize) -> usize {

@@ -2,14 +2,13 @@
 
 use partita_amqp::message::Message;
 use partita_core::model::{Body, Timestamp, Value};
+use partita_dialect::names::token::{JWT, SAS};
 
 use super::address::ResourceUri;
 use super::auth::{Rules, Tokens};
 use super::condition::Refusal;
 use super::request::{self, BAD_REQUEST, FORBIDDEN, Failure, NOT_FOUND, NOT_IMPLEMENTED, UNAUTHORIZED};
 
-const SAS: &str = "servicebus.windows.net:sastoken";
-const JWT: &str = "jwt";
 /// What a shared access signature begins with.
 const SIGNATURE: &str = "SharedAccessSignature ";
 

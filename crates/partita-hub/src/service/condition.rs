@@ -3,6 +3,11 @@
 use std::borrow::Cow;
 use std::fmt;
 
+pub use partita_dialect::condition::{
+    ARGUMENT_ERROR, AUTH_FAILED, ENTITY_DISABLED, OUT_OF_ORDER, OUT_OF_RANGE, PRODUCER_STOLEN, SERVER_BUSY,
+    TIMEOUT,
+};
+
 use crate::broker::{AttachError, HubReadError, Refused};
 use crate::log::{AppendError, ReadError};
 
@@ -10,10 +15,6 @@ use crate::log::{AppendError, ReadError};
 pub const NOT_FOUND: &str = "amqp:not-found";
 /// No valid token for this.
 pub const UNAUTHORIZED: &str = "amqp:unauthorized-access";
-/// A token that is not valid, in a reply.
-pub const AUTH_FAILED: &str = "com.microsoft:auth-failed";
-/// The hub is disabled.
-pub const ENTITY_DISABLED: &str = "com.microsoft:entity-disabled";
 /// Another reader has the partition.
 pub const STOLEN: &str = "amqp:link:stolen";
 /// As many as there may be.
@@ -32,18 +33,6 @@ pub const INTERNAL_ERROR: &str = "amqp:internal-error";
 pub const DETACH_FORCED: &str = "amqp:link:detach-forced";
 /// The connection ends for reasons of the hub; clients make it again.
 pub const CONNECTION_FORCED: &str = "amqp:connection:forced";
-/// Not now; clients try again later.
-pub const SERVER_BUSY: &str = "com.microsoft:server-busy";
-/// It took too long; clients try again.
-pub const TIMEOUT: &str = "com.microsoft:timeout";
-/// Something that was given makes no sense.
-pub const ARGUMENT_ERROR: &str = "com.microsoft:argument-error";
-/// A partition or number that is not in the hub.
-pub const OUT_OF_RANGE: &str = "com.microsoft:argument-out-of-range";
-/// An idempotent producer left out a number.
-pub const OUT_OF_ORDER: &str = "com.microsoft:out-of-order-sequence";
-/// A later incarnation of an idempotent producer took over.
-pub const PRODUCER_STOLEN: &str = "com.microsoft:producer-epoch-stolen";
 
 /// A refusal as a client hears of it.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -9,21 +9,20 @@ use partita_amqp::message::{MessageError, RawContent, Sections};
 use partita_amqp::types::{self, Checker, Decoder, RawMap};
 use partita_core::model::Value;
 
-use super::annotations::{ENQUEUED_TIME, OFFSET, PARTITION_KEY, SEQUENCE_NUMBER, SEQUENCE_NUMBER_EPOCH};
 use super::condition::{ARGUMENT_ERROR, DECODE_ERROR, Refusal};
 use crate::log::{BatchBuilder, EncodeError, EncodedBatch, ProducerStamp};
+use partita_dialect::names::annotation::{
+    ENQUEUED_TIME, OFFSET, PARTITION_KEY, PRODUCER_EPOCH, PRODUCER_ID, PRODUCER_SEQUENCE, SEQUENCE_NUMBER,
+    SEQUENCE_NUMBER_EPOCH,
+};
 
 /// One event.
 pub const FORMAT_EVENT: u32 = 0;
 /// Several: each data section holds an encoded message.
-pub const FORMAT_BATCH: u32 = partita_amqp::event::batch::FORMAT;
+pub const FORMAT_BATCH: u32 = partita_dialect::event::batch::FORMAT;
 
 /// The longest partition key.
-pub const KEY_CHARS_MAX: usize = partita_amqp::event::KEY_CHARS_MAX;
-
-pub(crate) const PRODUCER_ID: &str = "com.microsoft:producer-id";
-pub(crate) const PRODUCER_EPOCH: &str = "com.microsoft:producer-epoch";
-pub(crate) const PRODUCER_SEQUENCE: &str = "com.microsoft:producer-sequence-number";
+pub const KEY_CHARS_MAX: usize = partita_dialect::event::KEY_CHARS_MAX;
 
 /// What a delivery holds.
 #[derive(Clone, Debug)]

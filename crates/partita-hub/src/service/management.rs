@@ -2,15 +2,13 @@
 
 use partita_amqp::message::Message;
 use partita_core::model::{Timestamp, Value};
+use partita_dialect::names::entity::{HUB, PARTITION};
 
 use super::address::partition_number;
 use super::auth::{Rules, Tokens};
 use super::condition::Refusal;
 use super::request::{self, BAD_REQUEST, Failure, NOT_FOUND, NOT_IMPLEMENTED, UNAUTHORIZED};
 use crate::broker::{Broker, Hub};
-
-const HUB: &str = "com.microsoft:eventhub";
-const PARTITION: &str = "com.microsoft:partition";
 
 /// The time of a partition that never had an event: the first millisecond of the year 1, as the service has it.
 pub(super) const YEAR_ONE_MS: i64 = -62_135_596_800_000;

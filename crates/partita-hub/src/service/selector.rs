@@ -1,85 +1,16 @@
-//! Where a reader starts: a filter on its source, in a small language of the service's.
-//!
-//! `amqp.annotation.<field> <operator> '<value>'`, with the fields `x-opt-offset`, `x-opt-sequence-number` and
-//! `x-opt-enqueued-time` (milliseconds since 1970) and the operators `>` and `>=`. Offset `-1` is the oldest event,
-//! `@latest` the end. Without a filter a reader starts at the oldest event.
+//! Where a reader does not start, and in which words that is said. How it asks is in `partita_dialect::selector`.
 
-use partita_core::model::{Offset, Position, SequenceNumber, Timestamp, Value};
+use partita_core::model::Position;
+use partita_dialect::selector::BadSelector;
 
 use super::condition::{ARGUMENT_ERROR, Refusal};
 use crate::broker::AttachError;
 use crate::log::{PartitionInfo, ReadError};
 
-/// The name of the filter, which is also one of its two descriptors.
-pub const SELECTOR: &str = "apache.org:selector-filter:string";
-/// Its other descriptor.
-pub const SELECTOR_CODE: u64 = 0x0000_468C_0000_0004;
-
-const PREFIX: &str = "amqp.annotation.";
-
-/// The position that a source's filters ask for. Filters of other names are no concern of the hub's.
-pub fn position(filters: &[(Value, Value)]) -> Result<Position, Refusal> {
-    match filters.iter().find(|(name, filter)| is_selector(name, filter)) {
-        Some((_, filter)) => parse(expression(filter)?),
-        None => Ok(Position::Earliest),
+impl From<BadSelector> for Refusal {
+    fn from(bad: BadSelector) -> Self {
+        Self::new(ARGUMENT_ERROR, bad.to_string())
     }
-}
-
-/// Whether a filter of a source is the one that is understood here. The attach is answered with such filters alone.
-pub fn is_selector(name: &Value, filter: &Value) -> bool {
-    let described = match filter {
-        Value::Described(descriptor, _) => match &**descriptor {
-            Value::Ulong(code) => *code == SELECTOR_CODE,
-            Value::Symbol(name) => &**name == SELECTOR,
-            _ => false,
-        },
-        _ => false,
-    };
-    described || name.as_str() == Some(SELECTOR)
-}
-
-fn expression(filter: &Value) -> Result<&str, Refusal> {
-    let value = match filter {
-        Value::Described(_, value) => value,
-        bare => bare,
-    };
-    value.as_str().ok_or_else(|| Refusal::new(ARGUMENT_ERROR, "The filter of the receiver is not a text."))
-}
-
-/// Reads an expression.
-pub fn parse(text: &str) -> Result<Position, Refusal> {
-    let bad = || Refusal::new(ARGUMENT_ERROR, format!("The filter expression '{text}' is invalid."));
-    let rest = text.trim().strip_prefix(PREFIX).ok_or_else(bad)?;
-    let (field, rest) = rest.split_at(rest.find('>').ok_or_else(bad)?);
-    let (inclusive, value) = match rest.strip_prefix(">=") {
-        Some(value) => (true, value),
-        None => (false, &rest[1..]),
-    };
-    let value = unquoted(value.trim()).ok_or_else(bad)?;
-    let number = || value.parse::<i64>().map_err(|_| bad());
-    Ok(match field.trim_end() {
-        "x-opt-offset" => match value {
-            "-1" => Position::Earliest,
-            "@latest" => Position::Latest,
-            "" => return Err(bad()),
-            _ => Position::Offset { offset: Offset::parse(value), inclusive },
-        },
-        "x-opt-sequence-number" => match number()? {
-            ..0 => Position::Earliest,
-            number => Position::Sequence { sequence: SequenceNumber(number), inclusive },
-        },
-        "x-opt-enqueued-time" => Position::Time(Timestamp(number()?.saturating_add(i64::from(!inclusive)))),
-        _ => return Err(bad()),
-    })
-}
-
-/// What is between quotes of one kind, or the text if there are none.
-fn unquoted(text: &str) -> Option<&str> {
-    let value = match text.chars().next()? {
-        quote @ ('\'' | '"') => text[1..].strip_suffix(quote)?,
-        _ => text,
-    };
-    (!value.contains(['\'', '"', ' '])).then_some(value)
 }
 
 /// Why a reader does not start in a partition that never had an event: the service refuses every number and offset there,
@@ -113,7 +44,7 @@ pub fn refusal(from: &Position, error: AttachError, info: Option<PartitionInfo>)
 
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
+    use partita_core::model::{Offset, SequenceNumber};
 
     use super::*;
 
@@ -123,60 +54,6 @@ mod tests {
 
     fn sequence(number: i64, inclusive: bool) -> Position {
         Position::Sequence { sequence: SequenceNumber(number), inclusive }
-    }
-
-    #[test]
-    fn expressions_mean_what_the_service_means() {
-        for (text, position) in [
-            ("amqp.annotation.x-opt-offset > '-1'", Position::Earliest),
-            ("amqp.annotation.x-opt-offset > '@latest'", Position::Latest),
-            ("amqp.annotation.x-opt-offset > '4096'", offset(4096, false)),
-            ("amqp.annotation.x-opt-offset >= '4096'", offset(4096, true)),
-            ("amqp.annotation.x-opt-offset >'4096'", offset(4096, false)),
-            ("amqp.annotation.x-opt-offset >='4096'", offset(4096, true)),
-            ("amqp.annotation.x-opt-offset>4096", offset(4096, false)),
-            ("amqp.annotation.x-opt-sequence-number > '-1'", Position::Earliest),
-            ("amqp.annotation.x-opt-sequence-number > '7'", sequence(7, false)),
-            (" amqp.annotation.x-opt-sequence-number >= \"7\" ", sequence(7, true)),
-            ("amqp.annotation.x-opt-enqueued-time > '1000'", Position::Time(Timestamp(1001))),
-            ("amqp.annotation.x-opt-enqueued-time >= '1000'", Position::Time(Timestamp(1000))),
-        ] {
-            assert_eq!(parse(text), Ok(position), "{text}");
-        }
-    }
-
-    #[test]
-    fn other_expressions_are_refused() {
-        for text in [
-            "",
-            "x-opt-offset > '1'",
-            "amqp.annotation.x-opt-offset < '1'",
-            "amqp.annotation.x-opt-offset = '1'",
-            "amqp.annotation.x-opt-offset > ''",
-            "amqp.annotation.x-opt-offset > '1",
-            "amqp.annotation.x-opt-offset > '1' OR 1=1",
-            "amqp.annotation.x-opt-sequence-number > 'one'",
-            "amqp.annotation.x-opt-enqueued-time > '1.5'",
-            "amqp.annotation.x-opt-partition-key > 'a'",
-            "amqp.annotation.x-opt-offset >",
-        ] {
-            assert_eq!(parse(text).expect_err(text).condition, "com.microsoft:argument-error");
-        }
-    }
-
-    #[test]
-    fn filters_are_found_by_either_descriptor_and_others_are_passed_over() {
-        let text = || Box::new(Value::from("amqp.annotation.x-opt-sequence-number > '7'"));
-        let name = || Value::Symbol(SELECTOR.into());
-        let by_code = Value::Described(Value::Ulong(SELECTOR_CODE).into(), text());
-        let by_name = Value::Described(name().into(), text());
-        for filter in [by_code, by_name, *text()] {
-            assert_eq!(position(&[(name(), filter)]), Ok(sequence(7, false)));
-        }
-        let other = (Value::Symbol("no-local".into()), Value::from("x"));
-        assert_eq!(position(std::slice::from_ref(&other)), Ok(Position::Earliest));
-        assert_eq!(position(&[]), Ok(Position::Earliest));
-        assert!(position(&[(name(), Value::Uint(1))]).is_err());
     }
 
     #[test]
@@ -223,14 +100,5 @@ mod tests {
         assert_eq!(beyond_empty(&Position::Latest, Some(empty)), None);
         let used = PartitionInfo { first_seq: 1, next_seq: 1, ..empty };
         assert_eq!(beyond_empty(&sequence(1, true), Some(used)), None);
-    }
-
-    proptest! {
-        #[test]
-        fn any_text_is_a_position_or_refused(text in any::<String>(), field in 0..3_usize) {
-            let _ = parse(&text);
-            let fields = ["x-opt-offset", "x-opt-sequence-number", "x-opt-enqueued-time"];
-            let _ = parse(&format!("{PREFIX}{} > {text}", fields[field]));
-        }
     }
 }

@@ -5,13 +5,13 @@ use partita_amqp::message::{self, Header, Map, Message};
 use partita_core::model::{Body, HubName, Timestamp, Value};
 use proptest::prelude::*;
 
-use super::annotations::PARTITION_KEY;
 use super::auth::{Key, Rules, Tokens, WELL_KNOWN_KEY, WELL_KNOWN_NAME, sign};
 use super::egress::{Delivery, Metrics};
 use super::ingest::{FORMAT_BATCH, FORMAT_EVENT, Ingested, ingest};
 use super::management;
 use crate::broker::{Broker, HubOptions, Route};
 use crate::log::{EncodedBatch, PartitionInfo, ProducerStamp, StoredEvent};
+use partita_dialect::names::annotation::PARTITION_KEY;
 
 const BYTES_MAX: usize = 1 << 20;
 

@@ -5,9 +5,9 @@ use std::future::poll_fn;
 use std::iter::Skip;
 
 use futures_util::future::BoxFuture;
-use partita_amqp::event;
 use partita_core::model::{Event, LastEnqueued, Offset, SequenceNumber, Timestamp};
 use partita_core::source::{Gap, PartitionReader, SourceError};
+use partita_dialect::event;
 
 use super::error;
 use super::fetch::Fetch;

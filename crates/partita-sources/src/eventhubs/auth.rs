@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use partita_amqp::message::Message;
-use partita_amqp::sas;
 use partita_core::model::{Timestamp, Value};
 use partita_core::store::BoxError;
+use partita_dialect::names::token::{JWT, SAS};
+use partita_dialect::sas;
 
 use super::{Credential, EventHubsError, Secret};
 
@@ -90,9 +91,6 @@ impl Authorization {
         !matches!(self, Self::Shared(Credential::Signature(_)))
     }
 }
-
-const SAS: &str = "servicebus.windows.net:sastoken";
-const JWT: &str = "jwt";
 
 impl Proof {
     /// The request that gives it to the hub, for `audience`.

@@ -31,7 +31,7 @@ pub enum BuildError {
     NoCredential,
     /// Where an IoT hub keeps its events is known only after it was asked.
     #[error(
-        "the connection string is of an IoT hub, which has to be asked where its events are: use `connect` instead of `build`"
+        "the connection string is of an IoT hub, which has to be asked where its events are: use `EventHubs::builder(..).connect().await`"
     )]
     IotHub,
     /// Something else does not do.
@@ -39,7 +39,9 @@ pub enum BuildError {
     Other(#[from] EventHubsError),
 }
 
-/// A hub elsewhere: one connection for all that is done with it, made when it is first needed, and further ones where readers
+/// A remote hub: an event source, and where producers come from.
+///
+/// There is one connection for all that is done with it, made when it is first needed, and further ones where readers
 /// and producers have more than 1,000 links. Clones share them. Connections run on threads of their own, so a client may be
 /// used from several runtimes, and none of them has to outlive the others.
 #[derive(Clone, Debug)]
@@ -48,7 +50,13 @@ pub struct EventHubs {
 }
 
 impl EventHubs {
-    /// The hub of a connection string.
+    /// The hub `hub` at the namespace of a connection string. If the connection string names a hub, it must be the same
+    /// one. Nothing is connected yet.
+    pub fn connect(connection_string: &str, hub: impl Into<HubName>) -> Result<Self, BuildError> {
+        Self::builder(&connection_string.parse()?).hub(hub).build()
+    }
+
+    /// The hub that a connection string names.
     pub fn new(connection: &ConnectionString) -> Result<Self, BuildError> {
         Self::builder(connection).build()
     }
@@ -76,7 +84,7 @@ impl EventHubs {
         Self::builder(&ConnectionString::builder(host, Credential::Tokens).hub(hub).build())
     }
 
-    /// Reads it.
+    /// Reads it. A client is a source itself, too: this one is for those who keep sources apart.
     pub fn source(&self) -> EventHubsSource {
         EventHubsSource::new(self.client.clone())
     }
@@ -362,6 +370,21 @@ mod tests {
         ] {
             assert_eq!(endpoint_of(&text.parse().expect("a connection string"), false), expected);
         }
+    }
+
+    #[test]
+    fn the_hub_asked_for_and_the_connection_string_s_must_agree() {
+        let namespace = "Endpoint=sb://ns.example/;SharedAccessKeyName=r;SharedAccessKey=k";
+        let homes = format!("{namespace};EntityPath=Homes");
+        assert_eq!(EventHubs::connect(namespace, "eh1").expect("of the namespace").hub().as_str(), "eh1");
+        assert_eq!(EventHubs::connect(&homes, "homes").expect("the same hub").hub().as_str(), "Homes");
+        let error = EventHubs::connect(&homes, "cars").expect_err("another hub");
+        let expected = "the connection string names the hub 'Homes', but 'cars' was asked for: ask for 'Homes', or use \
+                        the connection string of 'cars' or of the namespace";
+        assert_eq!(error.to_string(), expected);
+        let error =
+            EventHubs::connect("HostName=h.azure-devices.net;SharedAccessKeyName=s;SharedAccessKey=k", "h");
+        assert!(matches!(error, Err(BuildError::IotHub)), "{error:?}");
     }
 
     #[test]

@@ -36,7 +36,10 @@ pub enum ConnectionStringError {
     #[error("the connection string has both a SharedAccessKey and a SharedAccessSignature: leave one out")]
     TwoCredentials,
     /// The hub of the connection string is not the one that was asked for.
-    #[error("the connection string is of the hub '{found}', but '{asked}' was asked for")]
+    #[error(
+        "the connection string names the hub '{found}', but '{asked}' was asked for: ask for '{found}', or use the \
+         connection string of '{asked}' or of the namespace"
+    )]
     OtherHub {
         /// The hub of the connection string.
         found: HubName,
@@ -363,7 +366,8 @@ mod tests {
         let error = of_hub.resolve_hub(Some(&cars)).expect_err("another");
         assert_eq!(
             error.to_string(),
-            "the connection string is of the hub 'Homes', but 'cars' was asked for"
+            "the connection string names the hub 'Homes', but 'cars' was asked for: ask for 'Homes', or use the \
+             connection string of 'cars' or of the namespace"
         );
         let of_namespace = parse("Endpoint=sb://ns/;SharedAccessKeyName=r;SharedAccessKey=KEY").unwrap();
         assert_eq!(of_namespace.resolve_hub(Some(&cars)), Ok(cars));

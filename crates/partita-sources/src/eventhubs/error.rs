@@ -6,15 +6,12 @@ use std::sync::Arc;
 
 use partita_amqp::performative::{self, condition};
 use partita_core::source::{SourceError, SourceErrorKind};
+use partita_dialect::condition::{
+    ARGUMENT_ERROR, ENTITY_DISABLED, OUT_OF_ORDER, OUT_OF_RANGE, PRODUCER_STOLEN, SERVER_BUSY,
+};
 
-const ARGUMENT_ERROR: &str = "com.microsoft:argument-error";
-const SERVER_BUSY: &str = "com.microsoft:server-busy";
 /// Never leaves this crate.
 const NO_ROOM: &str = "partita:no-room";
-const OUT_OF_RANGE: &str = "com.microsoft:argument-out-of-range";
-const ENTITY_DISABLED: &str = "com.microsoft:entity-disabled";
-const PRODUCER_STOLEN: &str = "com.microsoft:producer-epoch-stolen";
-const OUT_OF_ORDER: &str = "com.microsoft:out-of-order-sequence";
 
 /// A call on a hub that failed: one sentence, and what it means. Cloning it is cheap: one lost connection fails many.
 #[derive(Clone, Debug)]

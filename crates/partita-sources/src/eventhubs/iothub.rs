@@ -8,9 +8,10 @@ use base64::engine::general_purpose::STANDARD;
 use partita_amqp::connection::{Connection, Event, Options};
 use partita_amqp::driver::{Driver, now};
 use partita_amqp::performative::{self, Attach, condition};
-use partita_amqp::{sas, sasl};
+use partita_amqp::sasl;
 use partita_core::model::{HubName, Timestamp, Value};
 use partita_core::source::SourceErrorKind;
+use partita_dialect::sas;
 
 use super::transport::{self, Endpoint, Path};
 use super::{ConnectionString, Credential, EventHubsError, Service};

@@ -4,12 +4,10 @@ use partita_amqp::message::Message;
 use partita_core::model::{
     Body, LastEnqueued, Offset, PartitionId, SequenceNumber, StreamId, StreamPosition, Timestamp, Value,
 };
+use partita_dialect::names::entity::{HUB, PARTITION};
 
 use super::EventHubsError;
 use super::client::Client;
-
-const HUB: &str = "com.microsoft:eventhub";
-const PARTITION: &str = "com.microsoft:partition";
 
 /// What a hub says about itself.
 #[derive(Clone, PartialEq, Eq, Debug)]

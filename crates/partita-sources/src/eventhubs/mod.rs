@@ -12,7 +12,6 @@ mod management;
 mod producer;
 mod reader;
 mod secret;
-mod selector;
 mod source;
 mod transport;
 

@@ -1,9 +1,9 @@
 //! Reads one partition.
 
 use futures_util::future::BoxFuture;
-use partita_amqp::event::{last_enqueued, received};
 use partita_core::model::{Event, LastEnqueued, PartitionId, Position, SequenceNumber};
 use partita_core::source::{Gap, GapCause, Gaps, PartitionReader, SourceError};
+use partita_dialect::event::{last_enqueued, received};
 
 use super::EventHubsError;
 use super::client::{Batch, ReaderEnd};

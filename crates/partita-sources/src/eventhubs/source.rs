@@ -4,17 +4,15 @@ use futures_util::future::BoxFuture;
 use partita_amqp::performative::{Attach, SenderSettleMode, Source};
 use partita_core::model::{LastEnqueued, Namespace, Position, Value};
 use partita_core::source::{EventSource, HubDescription, PartitionReader, ReadRequest, SourceError};
+use partita_dialect::names::link::{EPOCH, RECEIVER_NAME, RUNTIME_METRIC};
+use partita_dialect::selector;
 
 use super::client::Client;
 use super::reader::Reader;
-use super::{EventHubsError, management, selector};
+use super::{EventHubs, EventHubsError, management};
 
 /// The longest name of a receiver that the service takes.
 const NAME_CHARS_MAX: usize = 64;
-
-const EPOCH: &str = "com.microsoft:epoch";
-const RECEIVER_NAME: &str = "com.microsoft:receiver-name";
-const RUNTIME_METRIC: &str = "com.microsoft:enable-receiver-runtime-metric";
 
 /// Reads a hub over AMQP: Azure Event Hubs, the official emulator, or Partita's own hub.
 ///
@@ -81,6 +79,22 @@ impl EventSource for EventHubsSource {
             let reader = Reader::new(link.await?, request.partition, &from, end);
             Ok(Box::new(reader) as Box<dyn PartitionReader>)
         })
+    }
+}
+
+impl EventSource for EventHubs {
+    fn describe(&self) -> BoxFuture<'_, Result<HubDescription, SourceError>> {
+        let source = self.source();
+        Box::pin(async move { source.describe().await })
+    }
+
+    fn former_namespaces(&self) -> Vec<Namespace> {
+        self.source().former_namespaces()
+    }
+
+    fn open(&self, request: ReadRequest) -> BoxFuture<'_, Result<Box<dyn PartitionReader>, SourceError>> {
+        let source = self.source();
+        Box::pin(async move { source.open(request).await })
     }
 }
 

@@ -16,7 +16,7 @@ use partita_core::source::{EventSource, PartitionReader, ReadRequest};
 use partita_hub::broker::{Broker, Hub, HubOptions, Route};
 use partita_hub::listener::transport::Transport;
 use partita_hub::log::{OsDisk, Retention, Settings};
-use partita_hub::producer::Producer;
+use partita_hub::producer::HubProducer;
 use partita_hub::server::{Server, ServerOptions};
 use partita_sources::eventhubs::{ConnectionString, EventHubs, EventHubsBuilder};
 use tokio::net::TcpListener;
@@ -30,7 +30,7 @@ pub(crate) const HUB: &str = "homes";
 pub(crate) struct Served {
     pub(crate) server: Server,
     pub(crate) hub: Arc<Hub>,
-    pub(crate) producer: Producer,
+    pub(crate) producer: HubProducer,
     pub(crate) address: SocketAddr,
     pub(crate) dir: tempfile::TempDir,
 }
@@ -121,7 +121,7 @@ impl Served {
         let server = Server::new(Arc::new(broker), options);
         let listening = server.clone();
         tokio::spawn(async move { listening.listen(listener, transport).await });
-        Self { producer: Producer::new(hub.clone()), server, hub, address, dir }
+        Self { producer: HubProducer::new(hub.clone()), server, hub, address, dir }
     }
 
     /// Ends the hub, without its data.

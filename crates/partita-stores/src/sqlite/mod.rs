@@ -42,8 +42,8 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use partita_core::coordination::Timing;
 use partita_core::model::{Incarnation, Scope, StreamId};
+use partita_core::processor::Timing;
 use partita_core::store::{
     Adoption, CheckpointOutcome, CheckpointRecord, CheckpointStore, CheckpointWrite, GroupView,
     InstanceOutcome, InstanceWrite, MoveRecord, OwnershipOutcome, OwnershipWrite, StoreError,

@@ -16,7 +16,7 @@ use super::records::Done;
 const BATCH_WRITES_MAX: usize = 128;
 
 /// How long a write waits for other processes' transactions: less than the deadline of a call in
-/// [`Timing::FAST`](partita_core::coordination::Timing::FAST), so that the answer is "nothing happened".
+/// [`Timing::FAST`](partita_core::processor::Timing::FAST), so that the answer is "nothing happened".
 const BUSY_WAIT_MAX: Duration = Duration::from_millis(300);
 
 /// Between two attempts to begin; doubles up to the second.

@@ -7,9 +7,9 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use partita_core::coordination::Timing;
 use partita_core::handler::Context;
 use partita_core::model::{Event, PartitionId, Scope};
+use partita_core::processor::Timing;
 use partita_core::processor::{Checkpoint, Processor};
 use partita_stores::sqlite::SqliteStore;
 

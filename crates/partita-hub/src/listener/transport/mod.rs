@@ -4,41 +4,50 @@
 //! upgrade, 22 of a TLS handshake), so one port and one connection string do for every client.
 
 mod client_stream;
+#[cfg_attr(not(feature = "websocket"), allow(dead_code))] // Only requests for WebSockets have an origin.
 pub mod origin;
+#[cfg(feature = "tls")]
 mod prefixed;
+#[cfg(feature = "tls")]
 pub mod tls;
+#[cfg(feature = "websocket")]
 mod websocket;
 
 use std::fmt;
 use std::io;
 use std::net::IpAddr;
+#[cfg(feature = "tls")]
 use std::sync::Arc;
 use std::time::Duration;
 
 pub use client_stream::ClientStream;
 pub use origin::Origins;
-use prefixed::Prefixed;
 use thiserror::Error;
-use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
-use tokio_rustls::{TlsAcceptor, rustls};
+#[cfg(feature = "tls")]
+use tokio_rustls::rustls;
+#[cfg(feature = "websocket")]
 pub use websocket::{PATH, SUBPROTOCOL, WebSocket};
 
 /// How long a client may take from its TCP connection to its first byte of AMQP, all handshakes included.
 pub const HANDSHAKE_TIME_MAX: Duration = Duration::from_secs(20);
 
 /// The most of a client's first bytes that are read to find out what it speaks.
+#[cfg(feature = "tls")]
 const FIRST_BYTES_MAX: usize = 1024;
 
 /// What a port speaks. Cheap to clone.
 #[derive(Clone, Default)]
+#[non_exhaustive]
 pub enum Transport {
-    /// AMQP, or a WebSocket.
+    /// AMQP or, with feature `websocket`, a WebSocket.
     #[default]
     Plain,
     /// The same, or TLS with one of them in it.
+    #[cfg(feature = "tls")]
     PlainOrTls(Arc<rustls::ServerConfig>),
     /// TLS only, with AMQP or a WebSocket in it.
+    #[cfg(feature = "tls")]
     Tls(Arc<rustls::ServerConfig>),
 }
 
@@ -46,7 +55,9 @@ impl fmt::Debug for Transport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Plain => "Plain",
+            #[cfg(feature = "tls")]
             Self::PlainOrTls(_) => "PlainOrTls",
+            #[cfg(feature = "tls")]
             Self::Tls(_) => "Tls",
         })
     }
@@ -92,42 +103,87 @@ impl Transport {
         let peer = tcp.peer_addr()?.ip();
         // Small frames wait for nothing; the writer batches by itself.
         tcp.set_nodelay(true)?;
-        let config = match self {
-            Self::Tls(config) => config,
-            Self::Plain | Self::PlainOrTls(_) => {
-                let mut first = [0];
-                if tcp.peek(&mut first).await? == 0 {
-                    return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
-                }
-                match (Speaks::of(first[0]), self) {
-                    (Speaks::Amqp, _) => return Ok(ClientStream::Tcp(tcp)),
-                    (Speaks::Http, _) => {
-                        let door = Door { origins, peer, secure: false };
-                        return websocket::upgrade(tcp, Vec::new(), door).await.map(ClientStream::WebSocket);
-                    }
-                    (Speaks::Tls, Self::PlainOrTls(config)) => config,
-                    (Speaks::Tls, _) => return Err(AcceptError::TlsNotServed),
-                }
-            }
+        match self.speaks(&tcp).await? {
+            Speaks::Amqp => Ok(ClientStream::Tcp(tcp)),
+            Speaks::Http => upgrade(tcp, Door { origins, peer, secure: false }).await,
+            Speaks::Tls => self.in_tls(tcp, Door { origins, peer, secure: true }).await,
+        }
+    }
+
+    async fn speaks(&self, tcp: &TcpStream) -> io::Result<Speaks> {
+        #[cfg(feature = "tls")]
+        if let Self::Tls(_) = self {
+            return Ok(Speaks::Tls);
+        }
+        let mut first = [0];
+        if tcp.peek(&mut first).await? == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        Ok(Speaks::of(first[0]))
+    }
+
+    #[cfg(feature = "tls")]
+    async fn in_tls(&self, tcp: TcpStream, door: Door<'_>) -> Result<ClientStream, AcceptError> {
+        use tokio::io::AsyncReadExt;
+
+        let (Self::PlainOrTls(config) | Self::Tls(config)) = self else {
+            return Err(AcceptError::TlsNotServed);
         };
-        let mut tls = TlsAcceptor::from(config.clone()).accept(tcp).await.map_err(AcceptError::Tls)?;
+        let acceptor = tokio_rustls::TlsAcceptor::from(config.clone());
+        let mut tls = acceptor.accept(tcp).await.map_err(AcceptError::Tls)?;
         let mut first = Vec::with_capacity(FIRST_BYTES_MAX);
         if tls.read_buf(&mut first).await? == 0 {
             return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
         }
         match Speaks::of(first[0]) {
-            Speaks::Http => {
-                let door = Door { origins, peer, secure: true };
-                websocket::upgrade(tls, first, door).await.map(ClientStream::WebSocketTls)
-            }
+            Speaks::Http => upgrade_in_tls(tls, first, door).await,
             // TLS in TLS is nobody's habit: AMQP refuses it like any other noise.
-            Speaks::Amqp | Speaks::Tls => Ok(ClientStream::Tls(Box::new(Prefixed::new(tls, first)))),
+            Speaks::Amqp | Speaks::Tls => {
+                Ok(ClientStream::Tls(Box::new(prefixed::Prefixed::new(tls, first))))
+            }
         }
+    }
+
+    #[cfg(not(feature = "tls"))]
+    async fn in_tls(&self, _: TcpStream, _: Door<'_>) -> Result<ClientStream, AcceptError> {
+        Err(AcceptError::TlsNotServed)
     }
 }
 
+#[cfg(feature = "websocket")]
+async fn upgrade(tcp: TcpStream, door: Door<'_>) -> Result<ClientStream, AcceptError> {
+    websocket::upgrade(tcp, Vec::new(), door).await.map(ClientStream::WebSocket)
+}
+
+#[cfg(not(feature = "websocket"))]
+async fn upgrade(_: TcpStream, _: Door<'_>) -> Result<ClientStream, AcceptError> {
+    Err(NO_WEBSOCKETS)
+}
+
+#[cfg(all(feature = "tls", feature = "websocket"))]
+async fn upgrade_in_tls(
+    tls: tokio_rustls::server::TlsStream<TcpStream>,
+    first: Vec<u8>,
+    door: Door<'_>,
+) -> Result<ClientStream, AcceptError> {
+    websocket::upgrade(tls, first, door).await.map(ClientStream::WebSocketTls)
+}
+
+#[cfg(all(feature = "tls", not(feature = "websocket")))]
+async fn upgrade_in_tls(
+    _: tokio_rustls::server::TlsStream<TcpStream>,
+    _: Vec<u8>,
+    _: Door<'_>,
+) -> Result<ClientStream, AcceptError> {
+    Err(NO_WEBSOCKETS)
+}
+
+#[cfg(not(feature = "websocket"))]
+const NO_WEBSOCKETS: AcceptError = AcceptError::NotAWebSocket("this hub was built without WebSockets");
+
 /// Where a request for a WebSocket came in, and whose pages may make one.
 #[derive(Clone, Copy, Debug)]
+#[cfg_attr(not(feature = "websocket"), allow(dead_code))]
 struct Door<'a> {
     origins: &'a Origins,
     peer: IpAddr,

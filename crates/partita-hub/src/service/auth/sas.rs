@@ -1,8 +1,8 @@
 //! Shared access signatures as the hub judges them. Reading, signing and proving them is AMQP's `sas`, which clients share.
 
-use partita_amqp::sas::{self, MalformedToken};
-pub(super) use partita_amqp::sas::{Token, same_bytes};
 use partita_core::model::Timestamp;
+use partita_dialect::sas::{self, MalformedToken};
+pub(super) use partita_dialect::sas::{Token, same_bytes};
 use thiserror::Error;
 
 use super::rules::Key;

@@ -4,6 +4,7 @@ use bytes::Bytes;
 use partita_amqp::connection::LinkId;
 use partita_amqp::message::Message;
 use partita_amqp::performative::Attach;
+use partita_dialect::names::node;
 use tokio::sync::{mpsc, oneshot};
 
 use super::sender::SenderEnd;
@@ -55,8 +56,8 @@ impl NodeName {
 
     pub(super) fn address(self) -> &'static str {
         match self {
-            Self::Cbs => "$cbs",
-            Self::Management => "$management",
+            Self::Cbs => node::CBS,
+            Self::Management => node::MANAGEMENT,
         }
     }
 }

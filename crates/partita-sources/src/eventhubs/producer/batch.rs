@@ -1,40 +1,17 @@
 //! Events that go to the hub together, and know how many still fit.
 
 use bytes::Bytes;
-use partita_amqp::event::{self, KEY_CHARS_MAX, batch};
 use partita_amqp::types::EncodeError;
-use partita_core::model::{Event, EventBuilder, Offset, PartitionId, SequenceNumber, Timestamp};
+use partita_core::model::{Event, EventBuilder, Offset, PartitionId, Route, SequenceNumber, Timestamp};
+use partita_dialect::event::{self, KEY_CHARS_MAX, batch};
 use std::sync::Arc;
 use thiserror::Error;
 
-/// How the partition is chosen.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub enum Route {
-    /// This partition.
-    Partition(PartitionId),
-    /// The one that the key belongs to: events of a key stay in order. The events get the key.
-    Key(Arc<str>),
-    /// The hub's choice, for each batch another one; or the one of the key that the events have, if they have one.
-    Any,
-}
-
-impl Route {
-    /// The partition that the key belongs to.
-    pub fn key(key: impl AsRef<str>) -> Self {
-        Self::Key(Arc::from(key.as_ref()))
-    }
-
-    /// This partition.
-    pub fn partition(partition: impl Into<PartitionId>) -> Self {
-        Self::Partition(partition.into())
-    }
-
-    /// The partition, if it is not for the hub to choose.
-    pub(super) fn fixed_partition(&self) -> Option<&PartitionId> {
-        match self {
-            Self::Partition(partition) => Some(partition),
-            Self::Key(_) | Self::Any => None,
-        }
+/// The partition, if it is not for the hub to choose.
+pub(super) fn fixed_partition(route: &Route) -> Option<&PartitionId> {
+    match route {
+        Route::Partition(partition) => Some(partition),
+        Route::Key(_) | Route::Any => None,
     }
 }
 

@@ -9,10 +9,12 @@ mod places;
 
 use std::sync::Arc;
 
-pub use batch::{AddError, EncodedEvent, EventBatch, Route};
+use batch::fixed_partition;
+pub use batch::{AddError, EncodedEvent, EventBatch};
 pub use buffered::{BufferedProducer, BufferedProducerBuilder, PartitionOutcomes, Receipt};
-use partita_amqp::event::batch::FORMAT;
 use partita_core::model::EventBuilder;
+pub use partita_core::model::Route;
+use partita_dialect::event::batch::FORMAT;
 use thiserror::Error;
 use tokio::sync::{Mutex, OnceCell, Semaphore};
 
@@ -98,7 +100,7 @@ impl Producer {
     pub async fn batch(&self, route: Route) -> Result<EventBatch, SendError> {
         let mut attempts = self.attempts();
         let link = loop {
-            let link = self.0.links.get(&self.0.client, route.fixed_partition());
+            let link = self.0.links.get(&self.0.client, fixed_partition(&route));
             if let Some(result) = attempts.take(link).await {
                 break result?;
             }
@@ -127,7 +129,7 @@ impl Producer {
         let mut attempts = self.attempts();
         loop {
             let send = async {
-                let link = self.0.links.get(&self.0.client, route.fixed_partition()).await?;
+                let link = self.0.links.get(&self.0.client, fixed_partition(&route)).await?;
                 link.send(FORMAT, payload.clone()).await
             };
             if let Some(result) = attempts.take(send).await {

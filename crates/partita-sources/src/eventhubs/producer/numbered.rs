@@ -5,18 +5,15 @@
 //! of ourselves: the hub shuts the former one out, so that nothing of it arrives between what comes after.
 
 use bytes::Bytes;
-use partita_amqp::event::batch::{self, FORMAT};
 use partita_amqp::performative::{Attach, condition};
 use partita_core::model::{PartitionId, Value};
+use partita_dialect::event::batch::{self, FORMAT};
+use partita_dialect::names::annotation::{PRODUCER_EPOCH, PRODUCER_ID, PRODUCER_SEQUENCE};
+use partita_dialect::names::link::IDEMPOTENT;
 
 use super::links::address;
 use crate::eventhubs::EventHubsError;
 use crate::eventhubs::client::{Client, SenderEnd};
-
-const IDEMPOTENT: &str = "com.microsoft:idempotent-producer";
-const PRODUCER_ID: &str = "com.microsoft:producer-id";
-const PRODUCER_EPOCH: &str = "com.microsoft:producer-epoch";
-const PRODUCER_SEQUENCE: &str = "com.microsoft:producer-sequence-number";
 
 /// How a hub may refuse a link because of the numbers.
 const NOT_TAKEN: [&str; 3] = [condition::NOT_IMPLEMENTED, condition::NOT_ALLOWED, condition::INVALID_FIELD];

@@ -2,8 +2,8 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use partita_amqp::event::partition_of;
 use partita_core::model::PartitionId;
+use partita_dialect::event::partition_of;
 
 use super::{Route, SendError};
 use crate::eventhubs::{EventHubsError, client::Client, management};

@@ -26,12 +26,12 @@ async fn handle(event: Event, cx: Context) -> HandlerResult {
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     let store = SqliteStore::open(setting("CHECKPOINTS", "checkpoints.db"))?;
-    let processor = Processor::builder(hub()?.source(), store)
+    Processor::builder(hub()?, store)
         .consumer_group(setting("GROUP", "cg1"))
         .checkpoint(Checkpoint::every(1_000).or_after(Duration::from_secs(1)))
         .on_event(handle)
         .on_error(|error| eprintln!("{error}"))
-        .build()?;
-    processor.run(shutdown_signal()).await?; // until Ctrl-C or SIGTERM; then it hands over and ends
+        .run_until(shutdown_signal()) // Ctrl-C or SIGTERM; then it hands over and ends
+        .await?;
     Ok(())
 }

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::join_all;
-use partita_amqp::event::batch::FORMAT;
 use partita_core::model::{EventBuilder, PartitionId};
+use partita_dialect::event::batch::FORMAT;
 use tokio::sync::{OnceCell, Semaphore};
 use tokio::time::Instant;
 

@@ -1,10 +1,10 @@
 //! Several events as one message: each data section holds an encoded event.
 
+use partita_amqp::message::{map_section, section};
+use partita_amqp::types::{self, EncodeError};
 use partita_core::model::Value;
 
-use super::PARTITION_KEY;
-use crate::message::{map_section, section};
-use crate::types::{self, EncodeError};
+use crate::names::annotation::PARTITION_KEY;
 
 /// The format of such a message, which the transfer tells.
 pub const FORMAT: u32 = 0x8001_3700;
@@ -44,7 +44,7 @@ mod tests {
     use partita_core::model::Body;
 
     use super::*;
-    use crate::message::Message;
+    use partita_amqp::message::Message;
 
     #[test]
     fn a_batch_is_a_message_with_an_event_in_each_data_section() {

@@ -2,16 +2,14 @@
 //! read where they lie, what nobody asks for is stepped over, and the body shares the payload's memory.
 
 use bytes::Bytes;
+use partita_amqp::message::{MessageError, data, list, section};
+use partita_amqp::types::{DecodeError, Decoder, VALUES_MAX, code};
 use partita_core::model::{
     Body, Event, LastEnqueued, Offset, SequenceNumber, StreamPosition, Timestamp, Value,
 };
 
-use super::{PARTITION_KEY, read_properties};
-use crate::message::{MessageError, data, list, section};
-use crate::types::{DecodeError, Decoder, VALUES_MAX, code};
-
-/// Which life of a geo-replicated partition the number is of. Nothing here depends on it.
-const SEQUENCE_EPOCH: &str = "x-opt-sequence-number-epoch";
+use super::read_properties;
+use crate::names::annotation::{PARTITION_KEY, SEQUENCE_NUMBER_EPOCH};
 
 /// Where the hub says that an event is.
 #[derive(Default)]
@@ -40,7 +38,8 @@ pub fn received(payload: &Bytes) -> Result<Event, MessageError> {
                         let (name, value) = (pairs.0.value()?, pairs.0.value()?);
                         match (name.as_str(), value.as_str()) {
                             (Some(PARTITION_KEY), Some(text)) => key = Some(text.to_owned()),
-                            (Some(SEQUENCE_EPOCH), _) => {}
+                            // Nothing here depends on it.
+                            (Some(SEQUENCE_NUMBER_EPOCH), _) => {}
                             (Some(_), _) => annotations.push((name, value)),
                             (None, _) => {}
                         }
@@ -195,7 +194,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::message::{self, Header, Message};
+    use partita_amqp::message::{self, Header, Message};
 
     fn place() -> Vec<(Value, Value)> {
         let symbol = |text: &str| Value::Symbol(text.into());

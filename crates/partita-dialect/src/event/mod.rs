@@ -13,15 +13,15 @@ use partita_core::model::{Event, EventBuilder, MessageProperties, Value};
 pub use partition_key::{KEY_CHARS_MAX, partition_of};
 pub use received::{last_enqueued, received};
 
-use crate::message::{self, Message, MessageError, map_section, section};
-use crate::types::{self, EncodeError, encode_list, smallulong_descriptor};
+use partita_amqp::message::{self, Message, MessageError, map_section, section};
+use partita_amqp::types::{self, EncodeError, encode_list, smallulong_descriptor};
 
-/// The annotation that holds the partition key.
-pub const PARTITION_KEY: &str = "x-opt-partition-key";
+use crate::names::annotation::{
+    ENQUEUED_TIME, OFFSET, PARTITION_KEY, SEQUENCE_NUMBER, SEQUENCE_NUMBER_EPOCH,
+};
 
 /// Annotations that the hub writes.
-const HUBS_OWN: [&str; 4] =
-    ["x-opt-sequence-number-epoch", "x-opt-sequence-number", "x-opt-offset", "x-opt-enqueued-time"];
+const HUBS_OWN: [&str; 4] = [SEQUENCE_NUMBER_EPOCH, SEQUENCE_NUMBER, OFFSET, ENQUEUED_TIME];
 
 /// Appends the event's sections.
 pub fn encode(event: &Event, out: &mut Vec<u8>) -> Result<(), EncodeError> {

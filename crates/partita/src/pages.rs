@@ -1,0 +1,7 @@
+//! The pages of `docs` whose programs are compiled, and run where they can be.
+
+#[doc = include_str!("../../../docs/handlers.md")]
+mod handlers {}
+
+#[doc = include_str!("../../../docs/event-hubs.md")]
+mod event_hubs {}
