@@ -41,8 +41,8 @@ macro_rules! themes {
 
 themes! {
     Mixed "mixed" 12: "everything at once",
-    Planned "planned" 7: "instances come and go in good order",
-    Crashes "crashes" 6: "instances end without a word",
+    Planned "planned" 7: "instances join and leave cleanly",
+    Crashes "crashes" 6: "instances crash",
     Freezes "freezes" 10: "instances stand still and go on, some out of the store's reach",
     Answers "answers" 12: "requests and replies get lost or arrive late",
     Ambushes "ambushes" 9: "a certain step of the protocol goes wrong, again and again",

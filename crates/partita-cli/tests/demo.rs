@@ -93,7 +93,7 @@ fn a_pipe_gets_plain_lines_for_people() {
         "nobody -> home-",
         "ADD home-4",
         "REMOVE home-1",
-        "home-1 has left in good order",
+        "home-1 has left cleanly",
         "Good: nothing was lost, and no planned move repeated an event.",
     ] {
         assert!(stdout.contains(part), "no {part:?} in:\n{stdout}");

@@ -44,8 +44,8 @@ impl<'a> Token<'a> {
         let end = field("se").ok_or(MalformedToken("se is missing"))?;
         let signature = unescaped(field("sig").ok_or(MalformedToken("sig is missing"))?);
         let rule = unescaped(field("skn").unwrap_or_default());
-        let seconds: i64 = end.parse().map_err(|_| MalformedToken("se is no number"))?;
-        let signature = STANDARD.decode(&*signature).map_err(|_| MalformedToken("sig is no base64"))?;
+        let seconds: i64 = end.parse().map_err(|_| MalformedToken("se is not a number"))?;
+        let signature = STANDARD.decode(&*signature).map_err(|_| MalformedToken("sig is not base64"))?;
         let expires = Timestamp(seconds.saturating_mul(1_000));
         Ok(Self { resource, end, signature, expires, rule })
     }

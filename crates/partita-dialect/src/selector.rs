@@ -13,7 +13,7 @@ use crate::names::annotation::{ENQUEUED_TIME, OFFSET, SEQUENCE_NUMBER};
 #[non_exhaustive]
 pub enum BadSelector {
     /// It holds something else than a text.
-    #[error("The filter of the receiver is no text.")]
+    #[error("The filter of the receiver is not a text.")]
     NoText,
     /// The text is no expression of the language.
     #[error("The filter expression '{0}' is invalid.")]

@@ -60,7 +60,7 @@ fn a_file_that_is_no_database_stays_as_it_was() {
     let directory = Directory::new();
     let text = "something that somebody wrote, and wants to keep\n".repeat(100);
     std::fs::write(directory.file(), &text).unwrap();
-    assert!(matches!(refused(&directory.file(), "not a database of Partita's"), OpenError::NotPartita(_)));
+    assert!(matches!(refused(&directory.file(), "not a Partita database"), OpenError::NotPartita(_)));
     assert_eq!(std::fs::read_to_string(directory.file()).unwrap(), text);
 }
 
@@ -71,7 +71,7 @@ fn another_programs_database_stays_as_it_was() {
     other.execute_batch("CREATE TABLE songs (name TEXT); INSERT INTO songs VALUES ('one')").unwrap();
     drop(other);
     let bytes = std::fs::read(directory.file()).unwrap();
-    assert!(matches!(refused(&directory.file(), "not a database of Partita's"), OpenError::NotPartita(_)));
+    assert!(matches!(refused(&directory.file(), "not a Partita database"), OpenError::NotPartita(_)));
     assert_eq!(std::fs::read(directory.file()).unwrap(), bytes);
 }
 

@@ -1,4 +1,4 @@
-//! The pages of `docs` whose programs are compiled, and run where they can be.
+//! The pages whose programs are compiled, and run where they can be.
 
 #[cfg(feature = "sqlite")]
 #[doc = include_str!("../../../README.md")]
@@ -9,3 +9,7 @@ mod handlers {}
 
 #[doc = include_str!("../../../docs/event-hubs.md")]
 mod event_hubs {}
+
+#[cfg(feature = "sqlite")]
+#[doc = include_str!("../../../README.md")]
+mod readme {}

@@ -35,7 +35,7 @@ pub enum DecodeError {
     #[error("no AMQP type has the code 0x{0:02x}")]
     UnknownCode(u8),
     /// The bytes cannot be of their type: text that is not UTF-8, a boolean of 2.
-    #[error("the bytes are no {0}")]
+    #[error("the bytes are not a valid {0}")]
     BadValue(&'static str),
     /// Sizes, counts and contents do not agree.
     #[error("size or count of a {0} does not fit its content")]

@@ -14,10 +14,9 @@ use crate::Failure;
 use crate::output::{Out, tame};
 use crate::units::{Time, parse_time};
 
-/// Lets a hub that runs misbehave, to see what your program makes of it.
+/// Injects faults into a running hub, to test how your program reacts.
 ///
-/// A fault strikes from now on, links that are there and new ones, until it has struck --count times, for --for, or until
-/// it is removed.
+/// A fault affects existing and new links. It ends after --count times, after --for, or when it is removed.
 #[derive(clap::Args, Debug)]
 pub(crate) struct FaultArgs {
     #[command(subcommand)]
@@ -40,9 +39,9 @@ enum FaultCommand {
         #[arg(long, value_name = "TEXT")]
         description: Option<String>,
     },
-    /// Lets events reach readers, and answers reach senders, later
+    /// Delays events to readers, and replies to senders
     Delay {
-        /// How much later
+        /// By how much
         #[arg(value_name = "TIME", value_parser = parse_time)]
         time: Duration,
         #[command(flatten)]
@@ -53,12 +52,12 @@ enum FaultCommand {
         #[command(flatten)]
         target: Target,
     },
-    /// Cuts connections without a word
+    /// Drops connections
     Drop {
         #[command(flatten)]
         target: Target,
     },
-    /// Lists the faults there are, and how often each has struck
+    /// Lists the faults, and how often each was applied
     List,
     /// Removes one fault
     Remove {
@@ -81,7 +80,7 @@ struct Target {
     /// Only links on which the client sends, or receives
     #[arg(long, value_enum, default_value_t = Role::Any)]
     role: Role,
-    /// Ends after striking so many times
+    /// Ends after being applied so many times
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
     /// Ends after this time

@@ -34,7 +34,7 @@ enum HubCommand {
         /// The hub
         name: String,
     },
-    /// Makes a hub
+    /// Creates a hub
     Create {
         /// Its name
         name: String,
@@ -51,7 +51,7 @@ enum HubCommand {
         #[arg(long, value_name = "SIZE", value_parser = parse_size)]
         retention_size: Option<u64>,
     },
-    /// Adds partitions, or changes what is kept
+    /// Adds partitions, or changes the retention
     Change {
         /// The hub
         name: String,
@@ -65,12 +65,12 @@ enum HubCommand {
         #[arg(long, value_name = "SIZE", value_parser = parse_size)]
         retention_size: Option<u64>,
     },
-    /// Stops all sending to a hub and reading from it; its events stay
+    /// Disables a hub: clients are refused, its events stay
     Disable {
         /// The hub
         name: String,
     },
-    /// Lets a disabled hub be sent to and read from again
+    /// Enables a disabled hub
     Enable {
         /// The hub
         name: String,
@@ -82,7 +82,7 @@ enum HubCommand {
     },
     /// Reads everything, and says what is damaged and what is safe
     ///
-    /// Asks the hub that runs, or with --data reads the directory of one that does not, without changing anything in it.
+    /// Asks the running hub, or with --data reads the directory of a stopped one, without changing it.
     /// The exit code is 1 if anything is damaged.
     Check {
         /// The hub [default: all of them]
@@ -91,7 +91,7 @@ enum HubCommand {
         #[arg(long, value_name = "DIR")]
         data: Option<PathBuf>,
     },
-    /// Gives up events that are damaged: readers pass over them from then on
+    /// Gives up damaged events: readers skip them from then on
     AcceptLoss(LossArgs),
     /// Consumer groups of a hub
     #[command(subcommand)]
@@ -100,7 +100,7 @@ enum HubCommand {
 
 #[derive(Subcommand, Debug)]
 enum GroupCommand {
-    /// Makes a consumer group
+    /// Creates a consumer group
     Create {
         /// The hub
         hub: String,

@@ -72,19 +72,19 @@ pub(crate) struct Args {
     #[arg(long, short = 'n', value_name = "N")]
     count: Option<u64>,
 
-    /// Ends with the events that are there when it begins
+    /// Ends after the events that exist when it starts
     #[arg(long)]
     until_end: bool,
 
-    /// How to print: bodies, or each event with all that it has as a line of JSON, which 'produce --jsonl' takes
+    /// Output: bodies, or whole events as lines of JSON, which 'produce --jsonl' accepts
     #[arg(long, short, value_enum, default_value_t = Form::Text, value_name = "FORM")]
     output: Form,
 
-    /// A line of your own, such as '{partition}/{sequence} {body}'
+    /// A template for each line, such as '{partition}/{sequence} {body}'
     #[arg(long, value_name = "TEMPLATE", value_parser = str::parse::<Template>, conflicts_with = "output")]
     format: Option<Template>,
 
-    /// Says nothing unless something is wrong
+    /// Prints events and problems only
     #[arg(long, short)]
     quiet: bool,
 

@@ -88,12 +88,12 @@ pub(crate) struct Args {
     #[arg(long = "for", value_name = "TIME", default_value = "20s", value_parser = parse_time)]
     length: Duration,
 
-    /// Does something to a processor at a time; may be repeated
+    /// Does something to a processor at this time; may be repeated
     ///
-    /// The actions are add, kill (the system ends it at once, and nobody is told), remove (in good order), freeze (it stands
-    /// still and does not know) and thaw. kill, remove and freeze choose the processor that has run longest, thaw the one that
-    /// was frozen first. Without --at, one is added after a quarter of the run, one
-    /// killed after half, and one removed after three quarters: --at 5s=add --at 10s=kill --at 15s=remove.
+    /// The actions are add, kill (like kill -9), remove (a clean stop), freeze (like SIGSTOP) and thaw. kill, remove and
+    /// freeze choose the processor that has run longest, thaw the one that was frozen first. Default: one is added after a
+    /// quarter of the run, one killed after half, and one removed after three quarters, as with
+    /// --at 5s=add --at 10s=kill --at 15s=remove.
     #[arg(long = "at", value_name = "TIME=ACTION")]
     steps: Vec<Step>,
 
@@ -101,13 +101,13 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_024))]
     partitions: Option<u32>,
 
-    /// Where events and checkpoints are kept; made if it is not there
+    /// Where events and checkpoints are kept; created if missing
     ///
     /// [default: partita-demo in the current directory, or if that is in use partita-demo-2 and so on]
     #[arg(long, value_name = "DIR", conflicts_with = "memory")]
     data: Option<PathBuf>,
 
-    /// Keeps everything in memory, and nothing after the end
+    /// Keeps everything in memory only
     #[arg(long)]
     memory: bool,
 
@@ -131,7 +131,7 @@ pub(crate) struct Args {
     #[arg(long)]
     lines: bool,
 
-    /// No progress, only the result
+    /// Prints the result only
     #[arg(long, short)]
     quiet: bool,
 }

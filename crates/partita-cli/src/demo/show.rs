@@ -93,11 +93,10 @@ impl Show {
     pub(crate) fn left(&mut self, at: Duration, left: &Left) -> io::Result<()> {
         let Left { id, took, failure } = left;
         match failure {
-            None => self.note(
-                at,
-                &format!("{id} has left in good order, {} ms after it was asked", took.as_millis()),
-            ),
-            Some(why) => self.problem(at, &format!("{id} has not left in good order: {why}")),
+            None => {
+                self.note(at, &format!("{id} has left cleanly, {} ms after it was asked", took.as_millis()))
+            }
+            Some(why) => self.problem(at, &format!("{id} has not left cleanly: {why}")),
         }
     }
 

@@ -37,7 +37,7 @@ pub(crate) struct Args {
     #[arg(long, short, value_name = "ID")]
     partition: Option<String>,
 
-    /// Only the last so many
+    /// Only the last N
     #[arg(long, short = 'n', value_name = "N")]
     count: Option<usize>,
 }

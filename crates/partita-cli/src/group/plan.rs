@@ -26,11 +26,11 @@ pub(crate) struct Args {
     #[command(flatten)]
     group: GroupArgs,
 
-    /// So many instances come
+    /// This many instances join
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u16).range(..=i64::from(JOINS_MAX)))]
     join: u16,
 
-    /// This instance goes: its name, or how it begins; may be repeated
+    /// This instance leaves: its name, or the start of it; may be repeated
     #[arg(long, value_name = "INSTANCE")]
     leave: Vec<String>,
 }

@@ -34,11 +34,11 @@ pub(crate) struct Args {
     #[command(flatten)]
     group: GroupArgs,
 
-    /// Shows it again and again, until Ctrl-C
+    /// Refreshes until Ctrl-C
     #[arg(long, short)]
     watch: bool,
 
-    /// How often --watch looks
+    /// How often --watch refreshes
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_time)]
     interval: Duration,
 }

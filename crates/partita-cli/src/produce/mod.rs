@@ -55,7 +55,7 @@ pub(crate) struct Args {
     #[arg(long, help_heading = "Input")]
     jsonl: bool,
 
-    /// Sends so many events and then ends [default: all lines; 1 with --body]
+    /// Ends after so many events [default: all lines; 1 with --body]
     #[arg(long, short = 'n', value_name = "N", help_heading = "Input")]
     count: Option<u64>,
 
@@ -71,7 +71,7 @@ pub(crate) struct Args {
     #[arg(long, short, value_name = "ID", conflicts_with = "key", help_heading = "Events")]
     partition: Option<String>,
 
-    /// Passes over the partitions that lines of --jsonl name; their keys still say where events go
+    /// Ignores the partitions in lines of --jsonl; their keys still apply
     #[arg(long, requires = "jsonl", help_heading = "Events")]
     spread: bool,
 
@@ -79,7 +79,7 @@ pub(crate) struct Args {
     #[arg(long = "property", value_name = "NAME=VALUE", value_parser = parse_property, help_heading = "Events")]
     properties: Vec<(String, String)>,
 
-    /// Does not say where the events went
+    /// Prints no report
     #[arg(long, short)]
     quiet: bool,
 

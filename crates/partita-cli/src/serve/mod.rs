@@ -33,25 +33,25 @@ pub(crate) const HTTP_PORT: u16 = 5300;
 
 /// What a start says when it cannot go on, for `--help`.
 const ENDS: &str = "\
-Without --hub or --config, a data directory without hubs gets one: eh1, with 4
-partitions and the consumer group cg1. Hubs that are there are served whatever
-the command line says; a hub that is asked for and is there gets the partitions
-and groups that it lacks.
+Default, in a data directory without hubs: eh1, with 4 partitions and the
+consumer group cg1. All hubs in the data directory are served, whatever the
+command line says; a hub that is named and exists gets the partitions and groups
+that it lacks.
 
-On the AMQP port and on the TLS port a client may speak AMQP or open an AMQP
-WebSocket (/$servicebus/websocket); the hub finds out by itself. With a
-certificate, TLS is spoken on the AMQP port, too.
+The AMQP port and the TLS port accept AMQP and AMQP in WebSockets
+(/$servicebus/websocket); the hub detects which. With a certificate, the AMQP
+port accepts TLS, too.
 
-SIGINT and SIGTERM stop the hub in good order; a second one stops it at once.
+SIGINT and SIGTERM stop the hub cleanly; a second one stops it at once.
 
-Exit code: 0 stopped in good order, 1 failed, 2 the command line, Config.json, a
+Exit code: 0 stopped cleanly, 1 failed, 2 the command line, Config.json, a
 key or a certificate cannot be used, 3 a port cannot be used, 4 the data
 directory cannot be used, 130 stopped by a second signal.";
 
 /// Serves hubs that the official Event Hubs SDKs connect to.
 ///
 /// A drop-in for the official emulator: the same connection string, ports, Config.json and health check. Events are on
-/// disk before they are acknowledged, and are there after a restart.
+/// disk before they are acknowledged, and survive a restart.
 #[derive(clap::Args, Debug)]
 #[command(after_long_help = ENDS)]
 pub(crate) struct Args {
@@ -63,11 +63,11 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE", help_heading = "Hubs")]
     config: Option<PathBuf>,
 
-    /// How long events are kept, of all hubs from now on; without it, hubs keep theirs and new ones have 1d
+    /// How long all hubs keep events [default: each hub's own setting, 1d for new hubs]
     #[arg(long, value_name = "TIME", value_parser = parse_time, help_heading = "Hubs")]
     retention: Option<Duration>,
 
-    /// How much a hub keeps, of all hubs from now on; the oldest events go first
+    /// How much each hub keeps; the oldest events are removed first
     #[arg(long, value_name = "SIZE", value_parser = parse_size, help_heading = "Hubs")]
     retention_size: Option<u64>,
 
@@ -80,8 +80,8 @@ pub(crate) struct Args {
     #[arg(long, help_heading = "Storage")]
     memory: bool,
 
-    /// When an event is acknowledged: always = once it would survive a power cut; interval, never = once the system has
-    /// it, which syncs it at intervals, or when it likes
+    /// Durability: always = an acknowledged event survives a power cut; interval, never = it survives the end of the
+    /// process, and is synced at intervals, or when the system decides
     #[arg(long, value_name = "WHEN", value_enum, default_value_t = Fsync::Always, help_heading = "Storage")]
     fsync: Fsync,
 
@@ -89,16 +89,16 @@ pub(crate) struct Args {
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_time, help_heading = "Storage")]
     fsync_interval: Duration,
 
-    /// Serves a hub although events that it acknowledged are missing, or its description; may be repeated. Leave it out
-    /// otherwise: the hub says when it is needed
+    /// Serves a hub although acknowledged events, or its description, are missing; may be repeated. Use it only when the
+    /// hub asks for it
     #[arg(long = "accept-loss", value_name = "HUB", help_heading = "Storage", conflicts_with_all = ["memory", "reset"])]
     accept_loss: Vec<String>,
 
-    /// Deletes all hubs and events first; says what they are, and asks
+    /// Deletes all hubs and events first, after listing them and asking
     #[arg(long, help_heading = "Storage", conflicts_with = "memory")]
     reset: bool,
 
-    /// Answers the question of --reset
+    /// Answers yes to the question of --reset
     #[arg(long, requires = "reset", help_heading = "Storage")]
     yes: bool,
 
@@ -134,7 +134,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE", help_heading = "Network")]
     ready_file: Option<PathBuf>,
 
-    /// The certificate and those that lead to its root, PEM
+    /// The certificate chain, PEM
     #[arg(long, value_name = "FILE", requires = "tls_key", help_heading = "TLS")]
     tls_cert: Option<PathBuf>,
 
@@ -142,7 +142,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE", requires = "tls_cert", help_heading = "TLS")]
     tls_key: Option<PathBuf>,
 
-    /// Makes a certificate authority in the data directory, and a certificate; says how clients trust it
+    /// Creates a certificate authority in the data directory, and a certificate; prints how clients trust it
     #[arg(long, conflicts_with = "tls_cert", help_heading = "TLS")]
     tls_self_signed: bool,
 
@@ -169,7 +169,7 @@ pub(crate) struct Args {
     #[arg(long = "allow-origin", value_name = "ORIGIN", help_heading = "Access")]
     allow_origins: Vec<Origin>,
 
-    /// Says nothing unless something is wrong
+    /// Prints problems only
     #[arg(long, short)]
     quiet: bool,
 

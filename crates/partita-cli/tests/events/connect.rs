@@ -85,7 +85,7 @@ fn nobody_answers() {
         check(
             &mut with(&string, args),
             5,
-            &[&format!("nobody answers at 127.0.0.1:{free}: is the hub running?")],
+            &[&format!("cannot connect to 127.0.0.1:{free}: is the hub running?")],
         );
     }
     drop(file);

@@ -36,7 +36,7 @@ fn every_word_for_a_position_is_understood() {
     }
     let output = run(&hub, &["consume", "eh1", "--from", "yesterday"], b"");
     assert_eq!(output.status.code(), Some(2));
-    assert!(text(&output.stderr).contains("'yesterday' is no position: use earliest, latest"));
+    assert!(text(&output.stderr).contains("invalid position 'yesterday': use earliest, latest"));
 }
 
 /// Now, as the hub writes it.

@@ -10,7 +10,7 @@ fn stores_that_cannot_be_looked_into() {
     std::fs::write(&foreign, "a diary, not a database").unwrap();
     for (store, code, part) in [
         (format!("sqlite:{}", missing.display()), 2, "there is no store at "),
-        (format!("sqlite:{}", foreign.display()), 2, "it is not a database of Partita's"),
+        (format!("sqlite:{}", foreign.display()), 2, "it is not a Partita database"),
         ("redis://user:s3cret@host".to_owned(), 2, "cannot look into a redis store"),
         ("checkpoints.db".to_owned(), 2, "write sqlite:PATH"),
     ] {

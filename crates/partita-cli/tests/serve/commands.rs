@@ -29,7 +29,7 @@ fn hubs_and_groups_are_made_shown_changed_and_deleted() {
         "Made hub orders with 2 partitions.\n"
     );
     fails(&hub, &["hub", "create", "orders"], 1, "hub 'orders' already exists");
-    fails(&hub, &["hub", "create", "a/b"], 2, "'a/b' is no name for a hub or group");
+    fails(&hub, &["hub", "create", "a/b"], 2, "invalid name 'a/b' for a hub or group");
 
     let list = hub.says(&["hub", "list"]);
     let mut lines = list.lines();

@@ -171,7 +171,7 @@ impl fmt::Display for Position {
 /// A text that names no position.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 #[error(
-    "'{text}' is no position: use earliest, latest, a time such as 2026-01-31T08:00:00Z or 10m-ago, seq:N or offset:N"
+    "invalid position '{text}': use earliest, latest, a time such as 2026-01-31T08:00:00Z or 10m-ago, seq:N or offset:N"
 )]
 pub struct PositionError {
     text: String,
@@ -284,7 +284,7 @@ mod tests {
             "9999999999999999d-ago",
         ] {
             let error = Position::parse(text, now).expect_err(text);
-            assert!(error.to_string().starts_with(&format!("'{text}' is no position: use ")), "{error}");
+            assert!(error.to_string().starts_with(&format!("invalid position '{text}': use ")), "{error}");
         }
     }
 }

@@ -67,7 +67,7 @@ pub struct ShutdownError {
 
 impl fmt::Display for ShutdownError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "not shut down in good order: {}", self.failures.join("; "))
+        write!(f, "not shut down cleanly: {}", self.failures.join("; "))
     }
 }
 

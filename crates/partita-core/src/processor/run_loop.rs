@@ -460,7 +460,7 @@ impl<F: Factory> RunLoop<F> {
 
     fn end(&mut self, failures: Vec<String>) {
         for failure in &failures {
-            tracing::warn!(instance = %self.instance, failure, "not stopped in good order");
+            tracing::warn!(instance = %self.instance, failure, "not stopped cleanly");
         }
         tracing::info!(instance = %self.instance, "left the group");
         let now = self.now();

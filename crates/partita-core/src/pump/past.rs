@@ -92,7 +92,7 @@ impl fmt::Display for PastError {
                  changed_past(StartOver) or changed_past(GoOn)"
             }
             ChangedPast::StartOver => "; starting over at the earliest event, as was asked for",
-            ChangedPast::GoOn => "; going on all the same, as was asked for",
+            ChangedPast::GoOn => "; continuing anyway, as configured",
         })
     }
 }

@@ -334,7 +334,7 @@ impl<F: Factory> Pump<F> {
                 self.progress.handled(self.gate.now(), rest);
                 self.prefetch.consume(failure.unhandled);
                 self.failed_calls = 0;
-                let text = format!("{error}; passed over the rest of the batch, sequence numbers {skipped}");
+                let text = format!("{error}; skipped the rest of the batch, sequence numbers {skipped}");
                 self.report_events(text.into(), events);
             }
         }

@@ -51,7 +51,7 @@ impl fmt::Display for SourceErrorKind {
 impl fmt::Display for SourceError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let what = match self.kind {
-            SourceErrorKind::Retriable => "event source, for now",
+            SourceErrorKind::Retriable => "event source, retryable",
             SourceErrorKind::OwnershipLost => "event source, partition taken by another reader",
             SourceErrorKind::PositionGone => "event source, position not in the partition",
             SourceErrorKind::Fatal => "event source",

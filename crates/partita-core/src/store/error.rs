@@ -68,7 +68,7 @@ impl fmt::Display for StoreError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "checkpoint store: {} failed: {}", self.op, self.source)?;
         if self.certainty == Certainty::Unknown {
-            f.write_str(" (it may have happened all the same)")?;
+            f.write_str(" (outcome unknown: it may have been applied)")?;
         }
         Ok(())
     }

@@ -56,7 +56,7 @@ pub enum BrokerError {
     #[error("the group '{}' belongs to every hub and cannot be deleted", ConsumerGroup::DEFAULT)]
     DefaultGroup,
     /// Names are 1 to 256 letters, digits, dots, hyphens and underscores, and start and end with a letter or digit.
-    #[error("'{0}' is no name for a hub or group: use letters, digits, '.', '-' and '_'")]
+    #[error("invalid name '{0}' for a hub or group: use letters, digits, '.', '-' and '_'")]
     BadName(String),
     /// Partitions can only be added.
     #[error("hub '{hub}' has {found} partitions, {asked} were asked for: partitions are never removed")]

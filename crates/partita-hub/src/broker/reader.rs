@@ -71,7 +71,7 @@ pub enum AttachError {
         group: ConsumerGroup,
     },
     /// The offset or number is none of this hub.
-    #[error("{position} is no position in this hub")]
+    #[error("{position} is not a position in this hub")]
     BadPosition {
         /// What was asked for.
         position: String,

@@ -24,7 +24,7 @@ impl AcceptFailures {
             return;
         }
         if let Some(unsaid) = self.warnings.pass(Instant::now()) {
-            tracing::warn!(%error, unsaid, "no connection can be accepted for now");
+            tracing::warn!(%error, unsaid, "cannot accept connections, retrying");
         }
         tokio::time::sleep(PAUSE).await;
     }

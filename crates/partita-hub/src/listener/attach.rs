@@ -49,7 +49,7 @@ impl ConnectionLogic {
 
     fn admit(&mut self, id: LinkId, attach: &Attach, now: Instant) -> Result<(), Refusal> {
         if matches!(attach.target, Some(Target::Other(_))) {
-            return Err(Refusal::new(NOT_IMPLEMENTED, "There are no transactions here."));
+            return Err(Refusal::new(NOT_IMPLEMENTED, "Transactions are not supported."));
         }
         let address = Address::parse(attach.address().unwrap_or_default())?;
         let node = match address {
@@ -212,8 +212,12 @@ impl ConnectionLogic {
             None | Some(Value::Null) => None,
             Some(value) => {
                 let epoch = value.as_i64().and_then(|epoch| u64::try_from(epoch).ok());
-                let bad =
-                    || Refusal::new(ARGUMENT_ERROR, format!("The epoch {value:?} is no number from 0 on."));
+                let bad = || {
+                    Refusal::new(
+                        ARGUMENT_ERROR,
+                        format!("The epoch {value:?} is not a number of at least 0."),
+                    )
+                };
                 Some(Epoch(epoch.ok_or_else(bad)?))
             }
         };

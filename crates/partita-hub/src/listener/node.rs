@@ -80,7 +80,7 @@ impl ConnectionLogic {
         let request = match Message::decode_with_any_body(&delivery.payload) {
             Ok(request) => request,
             Err(error) => {
-                let refusal = Refusal::new(DECODE_ERROR, format!("The request is no message: {error}."));
+                let refusal = Refusal::new(DECODE_ERROR, format!("The request is not a message: {error}."));
                 return self.settle(
                     delivery.link,
                     delivery.id.into(),

@@ -58,7 +58,7 @@ fn put_token(
         };
         return Err(Failure::new(UNAUTHORIZED, text));
     }
-    let token = token.ok_or_else(|| Failure::new(BAD_REQUEST, "The body of the request is no token."))?;
+    let token = token.ok_or_else(|| Failure::new(BAD_REQUEST, "The body of the request is not a token."))?;
     let grant = rules.verify(&token, audience, now);
     let grant = grant.map_err(|error| Failure::new(UNAUTHORIZED, error.to_string()))?;
     // After the signature: whether a hub is there is nobody's business without one.
@@ -164,7 +164,7 @@ mod tests {
             (put("jwt", &forged), 401, "invalid signature"),
             (put("amqp:swt", &valid()), 401, "amqp:swt"),
             (put("amqp:swt", "x"), 401, "amqp:swt"),
-            (put(SAS, "x"), 401, "no shared access signature"),
+            (put(SAS, "x"), 401, "not a shared access signature"),
             (request(Value::Null, &[("operation", "delete-token")], Value::Null), 501, "delete-token"),
             (request(Value::Null, &[("operation", "put-token")], Value::Null), 400, "'type'"),
             (request(Value::Null, &[], Value::Null), 400, "'operation'"),
@@ -175,7 +175,7 @@ mod tests {
                     Value::Null,
                 ),
                 400,
-                "no token",
+                "not a token",
             ),
         ];
         for (message, code, word) in cases {

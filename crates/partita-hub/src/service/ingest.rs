@@ -81,7 +81,7 @@ pub fn ingest(format: u32, payload: &[u8], bytes_max: usize) -> Result<Ingested<
 }
 
 fn garbage(index: usize, error: MessageError) -> Refusal {
-    Refusal::new(DECODE_ERROR, format!("Event {index} of the delivery is no AMQP message: {error}."))
+    Refusal::new(DECODE_ERROR, format!("Event {index} of the delivery is not an AMQP message: {error}."))
 }
 
 fn stamp(notes: &Notes<'_>) -> Result<Option<ProducerStamp>, Refusal> {
@@ -125,7 +125,7 @@ impl Ingest {
     /// Takes the messages out of an envelope.
     fn batch<'a>(&mut self, payload: &'a [u8]) -> Result<(Option<&'a str>, Notes<'a>), Refusal> {
         let bad = |error: MessageError| {
-            Refusal::new(DECODE_ERROR, format!("The delivery is no AMQP message: {error}."))
+            Refusal::new(DECODE_ERROR, format!("The delivery is not an AMQP message: {error}."))
         };
         let values_max = self.values_left;
         let mut sections = Sections::new(Checker::with_values_max(payload, values_max));

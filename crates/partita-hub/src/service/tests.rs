@@ -284,7 +284,7 @@ fn what_is_no_message_is_refused_with_the_reason() {
     let bomb = [&[0x00, 0x53, 0x77, 0xf0, 0, 0, 0, 5][..], &1_000_000_u32.to_be_bytes(), &[0x40]].concat();
     let long_key = encoded(&keyed(&"k".repeat(129), "x"));
     for (format, payload, condition, word) in [
-        (FORMAT_EVENT, &b"garbage"[..], "amqp:decode-error", "no AMQP message"),
+        (FORMAT_EVENT, &b"garbage"[..], "amqp:decode-error", "not an AMQP message"),
         (FORMAT_EVENT, &good[..good.len() - 1], "amqp:decode-error", "end within"),
         (FORMAT_BATCH, &bad_inner, "amqp:decode-error", "Event 1"),
         (FORMAT_BATCH, &value, "amqp:decode-error", "data sections"),

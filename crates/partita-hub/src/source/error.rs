@@ -52,7 +52,8 @@ pub(super) fn no_partition(partition: &PartitionId, hub: &HubName) -> SourceErro
 
 /// The bytes of an event are no AMQP message: whoever appended it did not use the producer.
 pub(super) fn not_a_message(seq: u64, error: partita_amqp::message::MessageError) -> SourceError {
-    let why = format!("event {seq} is no AMQP message ({error}): seek to {} to go on after it", seq + 1);
+    let why =
+        format!("event {seq} is not an AMQP message ({error}): seek to {} to continue after it", seq + 1);
     SourceError::new(SourceErrorKind::Fatal, why)
 }
 

@@ -95,7 +95,7 @@ async fn what_cannot_be_stored_is_rejected_and_the_link_goes_on() {
     let mut client = hosted.client().await;
     let link = client.sender("eh1").await;
     let (condition, words) = rejected(&client.send(link, "garbage".into()).await);
-    assert!(condition == "amqp:decode-error" && words.contains("no AMQP message"), "{words}");
+    assert!(condition == "amqp:decode-error" && words.contains("not an AMQP message"), "{words}");
     let id = client.send_only(link, 7, text("x")).await;
     let (condition, _) = rejected(&client.outcome(id).await);
     assert_eq!(condition, "com.microsoft:argument-error");

@@ -58,7 +58,7 @@ pub enum OpenError {
         source: Error,
     },
     /// It is another program's.
-    #[error("cannot keep checkpoints in {0}: it is not a database of Partita's; choose another file")]
+    #[error("cannot keep checkpoints in {0}: it is not a Partita database; choose another file")]
     NotPartita(PathBuf),
     /// A later version of Partita made it.
     #[error(

@@ -285,7 +285,7 @@ impl Native {
                 slot.refused_until = now + self.config.cool_down;
                 out.push(Effect::Undrain { partition: partition.clone() });
                 let error = "the handler neither returned nor could be cancelled in the drain time: \
-                             the partition stays here for now";
+                             the partition stays here until the cool-down is over";
                 Self::report(Some(partition), Operation::Drain, error, out);
             }
             _ => {}

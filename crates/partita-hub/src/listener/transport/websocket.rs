@@ -110,7 +110,7 @@ fn upgraded(request: &Request) -> Result<Vec<u8>, &'static str> {
     let Some(subprotocol) = offered.find_map(known) else {
         return Err("the subprotocol must be AMQPWSB10 or amqp");
     };
-    let mut response = create_response(request).map_err(|_| "it is no WebSocket upgrade of version 13")?;
+    let mut response = create_response(request).map_err(|_| "it is not a WebSocket upgrade of version 13")?;
     response.headers_mut().insert(SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(subprotocol));
     let mut bytes = Vec::new();
     write_response(&mut bytes, &response).map_err(|_| "it cannot be answered")?;

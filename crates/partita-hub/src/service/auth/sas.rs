@@ -11,7 +11,7 @@ use super::rules::Key;
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub enum TokenError {
     /// It is no shared access signature.
-    #[error("MalformedToken: The token is no shared access signature: {0}.")]
+    #[error("MalformedToken: The token is not a shared access signature: {0}.")]
     Malformed(#[from] MalformedToken),
     /// No rule has its name, it was not signed with the rule's key, or the rule does not hold there: who guesses is not told
     /// which.

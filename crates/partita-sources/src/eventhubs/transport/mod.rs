@@ -87,7 +87,7 @@ async fn connect(what: &str, host: &str, port: u16) -> Result<TcpStream, EventHu
     }
     let error = last.unwrap_or_else(|| io::Error::other("its name has no address"));
     Err(EventHubsError::retriable(format!(
-        "nobody answers at {host}:{port}: is the {what} running? ({error})"
+        "cannot connect to {host}:{port}: is the {what} running? ({error})"
     )))
 }
 

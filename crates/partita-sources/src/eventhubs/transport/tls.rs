@@ -52,9 +52,7 @@ impl Client {
                 .map_err(|error| EventHubsError::fatal(format!("the certificate cannot be used: {error}")))?;
         }
         if roots.is_empty() {
-            return Err(EventHubsError::fatal(
-                "there is no certificate in PEM form in what was given as one",
-            ));
+            return Err(EventHubsError::fatal("the given certificate is not in PEM form"));
         }
         Ok(Self(Arc::new(builder()?.with_root_certificates(roots).with_no_client_auth())))
     }
@@ -64,9 +62,8 @@ impl Client {
     where
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
-        let name = ServerName::try_from(host.to_owned()).map_err(|_| {
-            EventHubsError::fatal(format!("'{host}' is no name that a certificate could have"))
-        })?;
+        let name = ServerName::try_from(host.to_owned())
+            .map_err(|_| EventHubsError::fatal(format!("'{host}' is not a valid name for a certificate")))?;
         let connected = TlsConnector::from(self.0.clone()).connect(name, stream).await;
         let stream = connected.map_err(|error| {
             let certificate = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
