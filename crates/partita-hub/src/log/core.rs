@@ -104,18 +104,15 @@ impl Core {
         lock(&self.record).write(&*self.disk, record)
     }
 
-    /// The segment that holds event `seq` of a partition; `Err` with the oldest event there is if it is gone.
-    pub(crate) fn locate(&self, partition: u32, seq: u64) -> Result<Arc<Segment>, u64> {
+    /// The segment that holds event `seq` of a partition; none if it is gone.
+    pub(crate) fn locate(&self, partition: u32, seq: u64) -> Option<Arc<Segment>> {
         let segments = read(&self.segments);
         let after = segments.partition_point(|segment| segment.first_seq(partition) <= seq);
-        match after.checked_sub(1).and_then(|at| segments.get(at)) {
-            Some(segment) => Ok(segment.clone()),
-            None => Err(segments.front().map_or(0, |first| first.first_seq(partition))),
-        }
+        after.checked_sub(1).and_then(|at| segments.get(at)).cloned()
     }
 
-    /// The oldest event of a partition.
-    pub(crate) fn first_seq(&self, partition: u32) -> u64 {
+    /// The oldest event that is kept of a partition.
+    pub(crate) fn oldest_seq(&self, partition: u32) -> u64 {
         read(&self.segments).front().map_or(0, |first| first.first_seq(partition))
     }
 

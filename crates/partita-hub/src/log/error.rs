@@ -17,6 +17,15 @@ pub enum OpenError {
         /// The directory.
         path: PathBuf,
     },
+    /// The file that makes it a data directory is missing, while hubs are there.
+    #[error(
+        "the file STORE is missing from the data directory {}: restore it from a copy of this directory",
+        path.display()
+    )]
+    NoStore {
+        /// The directory.
+        path: PathBuf,
+    },
     /// A newer program wrote it.
     #[error("{} has data format {found}, this program knows up to {known}: use a newer program", path.display())]
     NewerFormat {

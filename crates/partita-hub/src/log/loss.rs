@@ -83,15 +83,48 @@ impl Loss {
     }
 }
 
-/// Where numbers go on after a loss: above all that can have been acknowledged.
-pub(crate) fn beyond(record: &Acknowledged, table: &[TableEntry]) -> Table {
-    let (events, bytes) = if record.closed { (0, 0) } else { (UNRECORDED_EVENTS_MAX, UNRECORDED_BYTES_MAX) };
+/// What a record is worth, given the highest boot in the log: if the log was opened once more after it was closed and
+/// recorded, and that could not be recorded, more can have been acknowledged.
+pub(crate) fn as_of(record: &Acknowledged, boot_max: u32) -> Acknowledged {
+    Acknowledged { closed: record.closed && boot_max <= record.boot, ..record.clone() }
+}
+
+/// Settles where partitions end whose last events are damaged. The table has skipped as many numbers as the damaged bytes can
+/// have held; a record that was the last word knows how many there were. Without one the last of them may be of this moment.
+pub(crate) fn settle(record: Option<&Acknowledged>, found: &[u64], now_ms: i64, table: &mut [TableEntry]) {
+    let told = record.filter(|record| record.closed);
+    for (p, (entry, found)) in table.iter_mut().zip(found).enumerate() {
+        if entry.next_seq == *found {
+            continue;
+        }
+        let told = told.map(|record| record.table.get(p).copied().unwrap_or_default());
+        match told.filter(|told| (*found..=entry.next_seq).contains(&told.next_seq)) {
+            Some(told) => *entry = told,
+            None => entry.last_time = entry.last_time.max(now_ms),
+        }
+    }
+}
+
+/// Where numbers go on after a loss: above all that can have been acknowledged, up to this moment.
+pub(crate) fn beyond(record: &Acknowledged, table: &[TableEntry], now_ms: i64) -> Table {
     let at = |table: &[TableEntry], p: usize| table.get(p).copied().unwrap_or_default();
     let raised = |p: usize| {
         let (known, found) = (at(&record.table, p), at(table, p));
+        let known = match record.closed {
+            true => known,
+            false => {
+                let next_offset = known.next_offset.saturating_add(UNRECORDED_BYTES_MAX);
+                TableEntry {
+                    next_seq: known.next_seq.saturating_add(UNRECORDED_EVENTS_MAX),
+                    next_offset,
+                    last_offset: next_offset - 1,
+                    last_time: known.last_time.max(now_ms),
+                }
+            }
+        };
         TableEntry {
-            next_seq: found.next_seq.max(known.next_seq.saturating_add(events)),
-            next_offset: found.next_offset.max(known.next_offset.saturating_add(bytes)),
+            next_seq: found.next_seq.max(known.next_seq),
+            next_offset: found.next_offset.max(known.next_offset),
             last_offset: found.last_offset.max(known.last_offset),
             last_time: found.last_time.max(known.last_time),
         }
@@ -148,8 +181,28 @@ mod tests {
     fn numbers_go_on_above_all_that_can_have_been_acknowledged() {
         let ends = |table: Table| table.iter().map(|entry| entry.next_seq).collect::<Vec<_>>();
         let found = [TableEntry { next_seq: 7, ..Default::default() }; 2];
-        assert_eq!(ends(beyond(&record(&[9, 3, 2], 1, true), &found)), [9, 7, 2]);
+        assert_eq!(ends(beyond(&record(&[9, 3, 2], 1, true), &found, 5)), [9, 7, 2]);
         let margin = UNRECORDED_EVENTS_MAX;
-        assert_eq!(ends(beyond(&record(&[9, 3], 1, false), &found)), [9 + margin, 3 + margin]);
+        let raised = beyond(&record(&[9, 3], 1, false), &found, 5);
+        assert!(
+            raised.iter().all(|entry| entry.last_offset == entry.next_offset - 1 && entry.last_time == 5)
+        );
+        assert_eq!(ends(raised), [9 + margin, 3 + margin]);
+    }
+
+    #[test]
+    fn a_record_that_is_the_last_word_settles_how_many_events_damaged_bytes_held() {
+        let skipped = |next_seq| TableEntry { next_seq, next_offset: 1_000, last_offset: 999, last_time: 1 };
+        let settled = |record: &Acknowledged| {
+            let mut table = [skipped(100), skipped(100), skipped(7), skipped(100)];
+            settle(Some(record), &[5, 9, 7, 0], 50, &mut table);
+            table.map(|entry| (entry.next_seq, entry.last_time))
+        };
+        // Events of the second are missing beyond the damage, the third is whole, the fourth never had one.
+        assert_eq!(settled(&record(&[8, 101, 7], 1, true)), [(8, 0), (100, 50), (7, 1), (0, 0)]);
+        let all = [(100, 50), (100, 50), (7, 1), (100, 50)];
+        assert_eq!(settled(&record(&[8, 101, 7], 1, false)), all);
+        assert_eq!(settled(&as_of(&record(&[8, 101, 7], 1, true), 2)), all, "opened once more");
+        assert_eq!(settled(&as_of(&record(&[8, 101, 7], 1, true), 1))[0], (8, 0));
     }
 }

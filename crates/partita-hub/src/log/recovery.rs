@@ -201,7 +201,11 @@ pub(crate) fn open(
             recovery.lost = known.as_ref().and_then(|known| loss::compare(known, &[], 0));
             refuse_unless_accepted(&core, &recovery)?;
             tidy()?;
-            create(&core, known.as_ref()).map_err(begin)?
+            let writer = create(&core, known.as_ref()).map_err(begin)?;
+            if let Some(loss) = &mut recovery.lost {
+                loss.skip(&[], &read(&core.ends));
+            }
+            writer
         }
         false => {
             let mut writer = resume(&core, found, known.as_ref(), &mut recovery)?;
@@ -312,7 +316,7 @@ fn create(core: &Arc<Core>, lost: Option<&Acknowledged>) -> io::Result<Writer> {
     let spare = core.spares.take(bytes).map_err(io::Error::other)?;
     let mut table = vec![Default::default(); core.settings.partitions as usize];
     if let Some(lost) = lost {
-        table = loss::beyond(lost, &table);
+        table = loss::beyond(lost, &table, core.settings.clock.now_ms());
     }
     let last_time = newest_time(&table);
     let (segment, boot) = lost.map_or((1, 1), |lost| (lost.segment + 1, lost.boot + 1));
@@ -430,6 +434,12 @@ fn resume(
         return Err(OpenError::FewerPartitions { hub: core.hub, found, asked });
     }
     last.table.resize(asked as usize, Default::default());
+    let now_ms = core.settings.clock.now_ms();
+    let known = known.map(|known| loss::as_of(known, last.boot_max));
+    let known = known.as_ref();
+    loss::settle(known, &last.found, now_ms, &mut last.table);
+    // Retention goes by it, also for events that are damaged.
+    active.advance(active.end(), newest_time(&last.table));
     // Damage is told from a loss by what follows it. In a file that was shortened nothing does.
     let ends: Vec<u64> = match active.is_sealed() {
         true => last.found.clone(),
@@ -439,7 +449,7 @@ fn resume(
     refuse_unless_accepted(core, recovery)?;
     let lost = known.filter(|_| recovery.lost.is_some());
     if let Some(known) = lost {
-        last.table = loss::beyond(known, &last.table);
+        last.table = loss::beyond(known, &last.table, now_ms);
         if let Some(loss) = &mut recovery.lost {
             loss.skip(&last.found, &last.table);
         }
