@@ -82,7 +82,8 @@ mod tests {
     fn partition(first: i64, last: i64) -> PartitionProperties {
         let position = (last >= 0).then(|| StreamPosition::new(SequenceNumber(last), Offset::number(0)));
         let end = LastEnqueued { position, enqueued_time: None, retrieved: Timestamp(0) };
-        PartitionProperties { partition: 0.into(), first: SequenceNumber(first), end, is_empty: first > last }
+        let (first, is_empty) = (SequenceNumber(first), first > last);
+        PartitionProperties { partition: 0.into(), first, end, is_empty, last_readable: None }
     }
 
     fn checkpoint(resume: Option<Resume>, stream: Option<&str>) -> CheckpointRecord {

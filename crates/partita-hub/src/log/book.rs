@@ -14,8 +14,8 @@ use super::disk::{Access, Disk, read_whole, write_exact};
 use super::error::{AcceptError, ReadError};
 use super::examine::{ExamineInput, Examined, examine};
 use super::format::{BLOCK, SegmentHeader, decode_damage, encode_damage};
-use super::loss::{Loss, LostEvents};
-use super::lost::{Losses, LostRange, NotLost};
+use super::lost_ranges::{Events, Losses, LostRange, NotLost};
+use super::missing_events::{Loss, LostEvents};
 use super::recovery::{Damage, Recovery};
 use super::segment::Segment;
 
@@ -136,8 +136,21 @@ impl Core {
         lock(&self.book.losses).before(partition, oldest).unwrap_or(oldest)
     }
 
-    /// The accepted loss that holds an event from before a partition's oldest one.
-    pub(crate) fn lost_before(&self, partition: u32, seq: u64) -> Option<LostRange> {
+    /// The numbers of a partition from the first to behind the last event that a reader gets: without losses that were accepted
+    /// at either end. Empty, at the partition's start, if there is none.
+    pub(crate) fn readable_seqs(&self, partition: u32) -> Range<u64> {
+        let (first, end) = (self.first_seq(partition), self.end_of(partition));
+        let losses = lock(&self.book.losses);
+        let accepted = |seq: u64| losses.at(partition, seq).filter(|range| range.accepted);
+        let start = accepted(first).map_or(first, |range| range.next);
+        if start >= end {
+            return first..first;
+        }
+        start..accepted(end - 1).map_or(end, |range| range.first)
+    }
+
+    /// The accepted loss that holds an event, as far as it is known.
+    pub(crate) fn given_up_at(&self, partition: u32, seq: u64) -> Option<LostRange> {
         lock(&self.book.losses).at(partition, seq).filter(|range| range.accepted)
     }
 
@@ -162,7 +175,7 @@ impl Core {
             return Ok(Some(known));
         }
         let found = self.look_through(segment);
-        let found = found.map_err(|source| ReadError::Io { segment: segment.id, source })?;
+        let found = found.map_err(|source| self.read_error(segment.id, source))?;
         let known = lock(&self.book.losses).at(partition, seq);
         // If there are more than can be remembered, the finding itself tells.
         Ok(known.or_else(|| Losses::of(found.lost).at(partition, seq)))
@@ -199,7 +212,7 @@ impl Core {
         if segment.is_retired() {
             return Ok(Examined::default());
         }
-        self.note_damage(segment.id, &found.damage, readable);
+        self.note_damage(segment.id, &found.damage, bytes.len() as u64, readable);
         if read(&segment.live).is_none() {
             lock(&self.indexes).insert(segment.id, Arc::new(found.index.seal()));
         }
@@ -234,17 +247,16 @@ impl Core {
         })
     }
 
-    /// Notes damaged bytes of a segment that was looked through up to `end`, and says so, once.
-    fn note_damage(&self, segment: u64, ranges: &[Range<u64>], end: u64) {
+    /// Notes damaged bytes of a segment that was looked through up to `end`, and says so, once. Its file has `len` bytes.
+    fn note_damage(&self, segment: u64, ranges: &[Range<u64>], len: u64, end: u64) {
         let mut known = lock(&self.damage);
         let before = known.clone();
         known.retain(|damage| damage.segment != segment || damage.bytes.start >= end);
         for bytes in ranges {
-            let found = Damage { segment, bytes: bytes.clone() };
+            let found = Damage { segment, bytes: bytes.clone(), cut_off: bytes.start >= len };
             // What opening finds is in its own report.
             if !before.contains(&found) && self.book.name.get().is_some() {
-                let (hub, from, to) = (self.label(), bytes.start, bytes.end);
-                tracing::warn!(hub, segment, from, to, "segment is damaged");
+                tracing::warn!(hub = self.label(), "{found}");
             }
             known.push(found);
         }
@@ -253,11 +265,13 @@ impl Core {
     fn tell(&self, lost: &[LostRange], mended: &[LostRange]) {
         let hub = self.label();
         for range in mended.iter().take(TOLD_MAX) {
-            tracing::info!(%hub, "{range} can be read again: no longer marked as damaged");
+            // Not at the level of bookkeeping: whoever restored a file waits for it.
+            let (events, partition) = (Events(range.first, range.next), range.partition);
+            tracing::warn!(%hub, partition, "{events} of partition {partition} can be read again: no longer marked as damaged");
         }
         if mended.len() > TOLD_MAX {
             let more = mended.len() - TOLD_MAX;
-            tracing::info!(%hub, more, "more ranges can be read again");
+            tracing::warn!(%hub, more, "more ranges can be read again");
         }
         for range in lost.iter().take(TOLD_MAX) {
             tracing::error!(
@@ -298,7 +312,7 @@ impl Core {
             NotLost::Readable(event) => {
                 let lost = losses.joined().into_iter().filter(|range| range.partition == partition);
                 let lost: Vec<String> =
-                    lost.take(TOLD_MAX).map(|r| format!("{} to {}", r.first, r.last())).collect();
+                    lost.take(TOLD_MAX).map(|r| Events(r.first, r.next).to_string()).collect();
                 AcceptError::Readable { partition, event, lost: lost.join(", ") }
             }
         })?;

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::core::{Core, read};
-use super::lost::LostRange;
+use super::lost_ranges::LostRange;
 use super::recovery::Damage;
 
 /// What a check of a hub's log found. Whatever it does not name is safe: every byte of it was read and is what was written.

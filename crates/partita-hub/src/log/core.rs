@@ -10,6 +10,7 @@ use std::task::Waker;
 
 use super::book::Book;
 use super::disk::{Disk, DiskFile, WriteMode, read_full, read_whole};
+use super::error::ReadError;
 use super::format::{Acknowledged, IndexEntry, SealedIndex, StoreId, Table};
 use super::index::IndexCache;
 use super::producers::Producers;
@@ -170,6 +171,18 @@ impl Core {
             return Ok(index);
         }
         Ok(self.look_through(segment)?.index.seal())
+    }
+
+    /// Why a segment could not be read. Where its files are gone, the system's words say too little.
+    pub(crate) fn read_error(&self, segment: u64, source: io::Error) -> ReadError {
+        let source = match self.displaced.get() {
+            Some(reason) => io::Error::new(
+                source.kind(),
+                format!("{reason} while the hub runs: put the data directory back and restart the hub"),
+            ),
+            None => source,
+        };
+        ReadError::Io { segment, source }
     }
 
     /// Whether the log was closed.

@@ -80,7 +80,10 @@ impl Housekeeper {
         let Some(reason) = self.place.as_mut().and_then(|place| place.check_active(&active)) else {
             return true;
         };
-        tracing::error!(hub = core.label(), "{reason} while the hub runs: it takes no more events");
+        tracing::error!(
+            hub = core.label(),
+            "{reason} while the hub runs: it takes no more events; put the data directory back and restart the hub"
+        );
         let _ = core.displaced.set(reason);
         false
     }

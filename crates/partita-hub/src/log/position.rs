@@ -92,7 +92,7 @@ fn candidate(
         let after = entries.partition_point(&before);
         after.checked_sub(1).and_then(|at| entries.get(at)).map(|entry| entry.seq)
     });
-    let found = found.map_err(|source| ReadError::Io { segment: segment.id, source })?;
+    let found = found.map_err(|source| core.read_error(segment.id, source))?;
     Ok(found.unwrap_or(segment.first_seq(partition)))
 }
 

@@ -132,9 +132,20 @@ impl Store {
 
     /// Opens the log of a hub, making it if it is not there. The directory stays locked as long as the log is open.
     pub fn open_hub(&self, hub: u64, settings: Settings) -> Result<(HubLog, Recovery), OpenError> {
+        self.open_hub_as(hub, &hub.to_string(), settings)
+    }
+
+    /// The same, for a hub that people know by a name.
+    pub(crate) fn open_hub_as(
+        &self,
+        hub: u64,
+        name: &str,
+        settings: Settings,
+    ) -> Result<(HubLog, Recovery), OpenError> {
         let dir = self.hub_dir(hub);
         let (core, writer, recovery) =
             super::recovery::open(self.disk.clone(), &dir, self.id, hub, settings)?;
+        core.introduce(name);
         let log = HubLog::start(core, writer, self.lock.clone())
             .map_err(|error| OpenError::io("starting a thread", dir, error))?;
         Ok((log, recovery))

@@ -4,6 +4,7 @@ use std::fmt;
 use std::ops::Range;
 
 use super::format::{Acknowledged, Table, TableEntry};
+use super::lost_ranges::Events;
 
 /// How many events of a partition, and bytes, can have followed a record that was not the last word: more than a hub
 /// takes while the record lags. Numbers are skipped rather than used twice, and there are 2^63 of them.
@@ -38,8 +39,7 @@ impl fmt::Display for Loss {
         let least = if self.exact { "" } else { "at least " };
         let mut between = "";
         if let Some(LostEvents { partition, numbers }) = self.events.first() {
-            let (first, last) = (numbers.start, numbers.end - 1);
-            write!(f, "{least}events {first} to {last} of partition {partition}")?;
+            write!(f, "{least}{} of partition {partition}", Events(numbers.start, numbers.end))?;
             match self.events.len() - 1 {
                 0 => {}
                 1 => write!(f, " and events of 1 more partition")?,
@@ -48,10 +48,23 @@ impl fmt::Display for Loss {
             between = ", ";
         }
         if !self.segments.is_empty() {
-            let (first, last) = (self.segments.start, self.segments.end - 1);
-            write!(f, "{between}segments {first:016x} to {last:016x}")?;
+            write!(f, "{between}{}", Segments(&self.segments))?;
         }
         Ok(())
+    }
+}
+
+/// Segments in words.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Segments<'a>(pub(crate) &'a Range<u64>);
+
+impl fmt::Display for Segments<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (first, last) = (self.0.start, self.0.end.saturating_sub(1));
+        match first == last {
+            true => write!(f, "segment {first:016x}"),
+            false => write!(f, "segments {first:016x} to {last:016x}"),
+        }
     }
 }
 
@@ -72,6 +85,12 @@ pub(crate) fn compare(record: &Acknowledged, ends: &[u64], newest: u64) -> Optio
 }
 
 impl Loss {
+    /// "was", or "were": what its words call for.
+    pub(crate) fn were(&self) -> &'static str {
+        let events: u64 = self.events.iter().map(|lost| lost.numbers.end - lost.numbers.start).sum();
+        if events + self.segments.clone().count() as u64 == 1 { "was" } else { "were" }
+    }
+
     /// Notes which numbers no event has, given where the events that are there end and where numbers go on.
     pub(crate) fn skip(&mut self, ends: &[u64], beyond: &[TableEntry]) {
         let end = |p: u32| ends.get(p as usize).copied().unwrap_or(0);
@@ -174,7 +193,7 @@ mod tests {
             )
         );
         let empty = said(&[0], 1, true, &[0], 0);
-        assert_eq!(empty.as_deref(), Some("segments 0000000000000001 to 0000000000000001"));
+        assert_eq!(empty.as_deref(), Some("segment 0000000000000001"));
     }
 
     #[test]

@@ -47,13 +47,36 @@ impl LostRange {
     }
 }
 
+/// Events from the first up to before the second number, in words.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Events(pub(crate) u64, pub(crate) u64);
+
+impl Events {
+    fn is_one(self) -> bool {
+        self.1.saturating_sub(self.0) == 1
+    }
+
+    /// "is", or "are".
+    pub(crate) fn are(self) -> &'static str {
+        if self.is_one() { "is" } else { "are" }
+    }
+
+    /// "it", or "these events".
+    pub(crate) fn them(self) -> &'static str {
+        if self.is_one() { "it" } else { "these events" }
+    }
+}
+
+impl fmt::Display for Events {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (first, last) = (self.0, self.1.saturating_sub(1));
+        if self.is_one() { write!(f, "event {first}") } else { write!(f, "events {first} to {last}") }
+    }
+}
+
 impl fmt::Display for LostRange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { partition, first, .. } = self;
-        match self.events() {
-            1 => write!(f, "event {first} of partition {partition}")?,
-            _ => write!(f, "events {first} to {} of partition {partition}", self.last())?,
-        }
+        write!(f, "{} of partition {}", Events(self.first, self.next), self.partition)?;
         if self.certain { Ok(()) } else { f.write_str(" (at most)") }
     }
 }
