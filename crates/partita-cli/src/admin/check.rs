@@ -128,8 +128,7 @@ fn print(out: &mut Out, checks: &[Value]) -> Result<(), Failure> {
     let mut rows = Vec::new();
     for check in checks {
         for partition in items(check, "partitions") {
-            let lost = items(partition, "lost");
-            let events: u64 = lost.iter().map(|range| last(range) - first(range) + 1).sum();
+            let (lost, events) = (items(partition, "lost"), lost_events(partition));
             let state = match lost.iter().all(|range| range["accepted"] == json!(true)) {
                 true if lost.is_empty() => "safe",
                 true => "loss accepted",
@@ -189,6 +188,11 @@ fn print(out: &mut Out, checks: &[Value]) -> Result<(), Failure> {
         out.line(&format!("Hub {hub}: read {segments}, {read}: {verdict}"))?;
     }
     Ok(())
+}
+
+/// How many events of a partition are lost, at most.
+pub(super) fn lost_events(partition: &Value) -> u64 {
+    items(partition, "lost").iter().map(|range| last(range) - first(range) + 1).sum()
 }
 
 fn first(range: &Value) -> u64 {

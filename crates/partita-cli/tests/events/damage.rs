@@ -279,6 +279,9 @@ fn a_lost_end_is_told_and_reading_to_the_end_ends() {
     let hub = Hub::start_in(dir, &[]);
     let args = ["hub", "accept-loss", "eh1", "--partition", "0", "--from", "20", "--to", "29"];
     assert!(hub.command(&args).status.success());
+    let shown = run(&hub, &["event", "show", "eh1", "0", "25"], b"");
+    assert!(text(&shown.stderr).contains("or is lost"), "{}", text(&shown.stderr));
+    assert_eq!(hub.get_json("/api/v1/hubs/eh1")["events"], json!(20));
     for (from, groups) in [("earliest", &[0, 1][..]), ("seq:25", &[])] {
         let read = run(&hub, &["consume", "eh1", "--from", from, "--until-end"], b"");
         assert_eq!(text(&read.stdout), lines(groups));
