@@ -84,6 +84,8 @@ fn goes_on(disk: &SimDisk) -> [u64; 2] {
     let bench = Bench::open(disk, small(2)).expect("opens");
     assert!(bench.recovery.is_clean(), "{}", bench.recovery);
     assert_eq!([bench.core.end_of(0), bench.core.end_of(1)], ends);
+    let check = bench.core.check(&|_, _| true).expect("not stopped");
+    assert!(check.is_clean() && check.missing.is_empty(), "what was given up is not missed: {check:?}");
     placed
 }
 
