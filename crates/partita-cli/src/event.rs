@@ -101,7 +101,7 @@ async fn fetch(args: &ShowArgs, client: &EventHubs, partition: &PartitionId) -> 
     match properties.end.position {
         None => return Err(missing("it has no event yet".to_owned())),
         _ if properties.is_empty => {
-            return Err(missing("all its events were removed by retention".to_owned()));
+            return Err(missing("all its events were removed by retention, or are lost".to_owned()));
         }
         Some(last) if !(first..=last.sequence.0).contains(&wanted) => {
             return Err(missing(format!("it has {first} to {}", last.sequence)));
@@ -118,6 +118,11 @@ async fn fetch(args: &ShowArgs, client: &EventHubs, partition: &PartitionId) -> 
         prefetch_bytes: 1,
     };
     let mut reader: Box<dyn PartitionReader> = client.source().open(request).await?;
+    // The hub says so at once; an event behind it may be long in coming.
+    let lost = || missing("it was removed by retention, or is lost; 'partita hub check' tells".to_owned());
+    if reader.take_gap().is_some() {
+        return Err(lost());
+    }
     let mut events = Vec::new();
     let read = tokio::time::timeout(READ_TIME_MAX, reader.read(1, &mut events)).await;
     read.map_err(|_| {
@@ -125,7 +130,7 @@ async fn fetch(args: &ShowArgs, client: &EventHubs, partition: &PartitionId) -> 
     })??;
     match events.into_iter().next() {
         Some(event) if event.sequence_number().0 == wanted => Ok(event),
-        _ => Err(missing("it was removed by retention just now".to_owned())),
+        _ => Err(lost()),
     }
 }
 

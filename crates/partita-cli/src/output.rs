@@ -102,6 +102,11 @@ pub(crate) fn counted(number: u64, noun: &str) -> String {
     format!("{} {noun}{}", grouped(number), if number == 1 { "" } else { "s" })
 }
 
+/// "event 5", "events 5 to 9".
+pub(crate) fn numbered(first: u64, last: u64) -> String {
+    if first == last { format!("event {first}") } else { format!("events {first} to {last}") }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

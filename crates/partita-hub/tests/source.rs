@@ -313,6 +313,42 @@ async fn a_reader_behind_the_start_gets_the_oldest_event() {
 }
 
 #[tokio::test]
+async fn a_lost_start_that_was_accepted_is_a_gap_with_its_range_and_cause_once_per_reader() {
+    let dir = tempfile::tempdir().expect("dir");
+    let data = dir.path().join("data");
+    let open = |accept: &[String]| {
+        Broker::open_accepting(Arc::new(OsDisk), &data, Settings::new(1), accept).expect("opens").0
+    };
+    let options = HubOptions { partitions: 1, ..HubOptions::default() };
+    let hub = open(&[]).create_hub(&HubName::new("one"), options).expect("made");
+    let producer = Producer::new(hub.clone());
+    for n in 0..5 {
+        producer.send(Route::Partition(0), Event::builder(format!("{n}"))).await.expect("durable");
+    }
+    drop((producer, hub));
+    std::fs::remove_file(data.join("hubs/0000000000000001/0000000000000001.seg")).expect("there");
+    let hub = open(&["one".to_owned()]).hub("one").expect("there");
+    assert!(hub.log().readable_seqs(0).is_empty(), "nobody waits for what is lost");
+    let producer = Producer::new(hub.clone());
+    producer.send(Route::Partition(0), Event::builder("next")).await.expect("durable");
+    assert_eq!(hub.log().readable_seqs(0), 5..6);
+    let source = HubSource::new(hub);
+    for (from, first) in [
+        (Position::Earliest, 0),
+        (Position::at_sequence(SequenceNumber(2)), 2),
+        (Position::at_offset(Offset::number(1)), 0),
+    ] {
+        let mut reader = source.open(request(0, from)).await.expect("opens");
+        let mut events = Vec::new();
+        reader.read(10, &mut events).await.expect("goes on");
+        assert_eq!(events[0].sequence_number(), SequenceNumber(5));
+        let gap = reader.take_gap().expect("it is told");
+        assert_eq!((gap.range(), gap.cause), (Some(first..5), GapCause::Damage));
+        assert_eq!(reader.take_gap(), None, "once");
+    }
+}
+
+#[tokio::test]
 async fn plain_readers_see_all_events_each() {
     let directory = Directory::new();
     let source = directory.source();

@@ -130,7 +130,7 @@ fn an_older_copy_of_a_hub_is_refused() {
     drop((hub, broker));
     fs::remove_dir_all(data.join(HUB)).expect("there");
     copy(&older, &data.join(HUB));
-    refused(&data, &["hub 'telemetry' lacks events 2 to 2 of partition 0, which were acknowledged: restore"]);
+    refused(&data, &["hub 'telemetry' lacks event 2 of partition 0, which was acknowledged: restore"]);
     let broker = open(&data, &["telemetry"]).expect("told to go on");
     assert_eq!(put(&broker.hub("telemetry").expect("there"), "four").expect("durable"), 3);
 }

@@ -89,6 +89,8 @@ pub struct BytesView {
     pub from: u64,
     /// The byte after the last one.
     pub to: u64,
+    /// Whether they are not there: the file ends before them.
+    pub cut_off: bool,
 }
 
 /// A partition, as a check found it.
@@ -132,6 +134,7 @@ impl CheckView {
                     segment: name(damage.segment),
                     from: damage.bytes.start,
                     to: damage.bytes.end,
+                    cut_off: damage.cut_off,
                 })
                 .collect(),
             partitions: partitions.collect(),

@@ -44,27 +44,48 @@ struct Damaged {
     lost: LostView,
 }
 
-/// Well, unless the hub is stopping, a disk failed and a hub takes no more events, or events are damaged.
+/// Well, unless the hub is stopping, a hub takes no more events because its disk failed or its files are gone, or events are
+/// damaged.
 pub(crate) async fn health(State(web): State<Web>) -> (StatusCode, Json<Health>) {
-    let read_only = || web.server.broker().list().iter().any(|hub| hub.log().is_read_only());
     let damaged = damaged(&web);
-    let message = match damaged.first() {
-        _ if web.stopping.is_set() || read_only() => {
-            "Service not available. Please try after some time.".into()
+    match trouble(&web, &damaged) {
+        Some(what) => {
+            let message = format!("Service not available. {what}.");
+            (StatusCode::SERVICE_UNAVAILABLE, Json(Health { status: "unhealthy", message, damaged }))
         }
-        Some(Damaged { hub, partition, lost }) => format!(
-            "Service not available. Events {} to {} of partition {partition} of hub '{hub}' are damaged{}: run 'partita hub \
-             check {hub}'.",
-            lost.first,
-            lost.last,
-            if damaged.len() > 1 { ", and others" } else { "" }
-        ),
         None => {
             let message = "Service is healthy.".into();
-            return (StatusCode::OK, Json(Health { status: "healthy", message, damaged }));
+            (StatusCode::OK, Json(Health { status: "healthy", message, damaged }))
         }
+    }
+}
+
+/// What is wrong, and what to do about it; the worst first.
+fn trouble(web: &Web, damaged: &[Damaged]) -> Option<String> {
+    if web.stopping.is_set() {
+        return Some("Please try after some time".into());
+    }
+    let hubs = web.server.broker().list();
+    if let Some(reason) = hubs.iter().find_map(|hub| hub.log().displaced()) {
+        return Some(format!(
+            "No events are taken since {reason}: put the data directory back and restart the hub"
+        ));
+    }
+    if let Some(hub) = hubs.iter().find(|hub| hub.log().is_read_only()) {
+        let hub = hub.name();
+        return Some(format!(
+            "Hub '{hub}' takes no events since a write failed: check the disk and restart the hub"
+        ));
+    }
+    let Damaged { hub, partition, lost } = damaged.first()?;
+    let (events, are) = match lost.first == lost.last {
+        true => (format!("Event {}", lost.first), "is"),
+        false => (format!("Events {} to {}", lost.first, lost.last), "are"),
     };
-    (StatusCode::SERVICE_UNAVAILABLE, Json(Health { status: "unhealthy", message, damaged }))
+    let others = if damaged.len() > 1 { ", and others" } else { "" };
+    Some(format!(
+        "{events} of partition {partition} of hub '{hub}' {are} damaged{others}: run 'partita hub check {hub}'"
+    ))
 }
 
 fn damaged(web: &Web) -> Vec<Damaged> {

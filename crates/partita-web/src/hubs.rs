@@ -9,7 +9,7 @@ use axum::http::StatusCode;
 use axum::response::IntoResponse;
 use partita_core::model::{ConsumerGroup, HubName};
 use partita_hub::broker::{Broker, BrokerError, Hub, HubOptions};
-use partita_hub::log::Retention;
+use partita_hub::log::{LostRange, Retention};
 use serde::{Deserialize, Serialize};
 
 use crate::Web;
@@ -68,9 +68,11 @@ impl HubView {
     fn new(hub: &Hub) -> Self {
         let infos = (0..hub.partitions()).filter_map(|partition| hub.partition(partition));
         let Retention { age, bytes_max } = hub.retention();
-        let lost = hub.log().lost().into_iter().filter(|range| !range.accepted);
-        let mut damaged_partitions: Vec<_> = lost.map(|range| range.partition.to_string()).collect();
+        let lost = hub.log().lost();
+        let damaged = lost.iter().filter(|range| !range.accepted);
+        let mut damaged_partitions: Vec<_> = damaged.map(|range| range.partition.to_string()).collect();
         damaged_partitions.dedup();
+        let numbers: u64 = infos.map(|info| info.next_seq - info.first_seq).sum();
         Self {
             name: hub.name().to_string(),
             partition_count: hub.partitions(),
@@ -78,7 +80,7 @@ impl HubView {
             created_at: hub.created().to_string(),
             retention_seconds: age.as_secs(),
             retention_bytes: bytes_max,
-            events: infos.map(|info| info.next_seq - info.first_seq).sum(),
+            events: numbers.saturating_sub(lost.iter().map(LostRange::events).sum()),
             bytes: hub.log().size().1,
             read_only: hub.log().is_read_only(),
             damaged_partitions,
@@ -95,7 +97,7 @@ impl HubDetails {
             let last = hub.last_enqueued(id)?;
             Some(PartitionView {
                 id: id.to_string(),
-                is_empty: info.first_seq == info.next_seq,
+                is_empty: hub.log().readable_seqs(id).is_empty(),
                 beginning_sequence_number: info.first_seq,
                 last_enqueued_sequence_number: info.next_seq.checked_sub(1),
                 last_enqueued_offset: last.position.map(|position| position.offset.to_string()),

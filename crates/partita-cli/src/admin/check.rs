@@ -16,7 +16,7 @@ use super::Form;
 use super::client::{Client, segment};
 use super::show::{self, items, text};
 use crate::Failure;
-use crate::output::{Out, Tone, counted, grouped, has_colour};
+use crate::output::{Out, Tone, counted, grouped, has_colour, numbered};
 use crate::units::Size;
 
 /// How often a hub is asked how far its check is.
@@ -128,8 +128,7 @@ fn print(out: &mut Out, checks: &[Value]) -> Result<(), Failure> {
     let mut rows = Vec::new();
     for check in checks {
         for partition in items(check, "partitions") {
-            let lost = items(partition, "lost");
-            let events: u64 = lost.iter().map(|range| last(range) - first(range) + 1).sum();
+            let (lost, events) = (items(partition, "lost"), lost_events(partition));
             let state = match lost.iter().all(|range| range["accepted"] == json!(true)) {
                 true if lost.is_empty() => "safe",
                 true => "loss accepted",
@@ -171,7 +170,10 @@ fn print(out: &mut Out, checks: &[Value]) -> Result<(), Failure> {
         }
         for bytes in items(check, "damaged_bytes") {
             let (segment, from, to) = (text(bytes, "segment"), text(bytes, "from"), text(bytes, "to"));
-            out.line(&format!("Hub {hub}: bytes {from} to {to} of segment {segment} are damaged."))?;
+            out.line(&match bytes["cut_off"] == json!(true) {
+                true => format!("Hub {hub}: segment {segment} was cut off at byte {from} of {to}."),
+                false => format!("Hub {hub}: bytes {from} to {to} of segment {segment} are damaged."),
+            })?;
         }
         let read = Size(check["bytes_total"].as_u64().unwrap_or_default());
         let segments = counted(check["segments"].as_u64().unwrap_or_default(), "segment");
@@ -188,6 +190,11 @@ fn print(out: &mut Out, checks: &[Value]) -> Result<(), Failure> {
     Ok(())
 }
 
+/// How many events of a partition are lost, at most.
+pub(super) fn lost_events(partition: &Value) -> u64 {
+    items(partition, "lost").iter().map(|range| last(range) - first(range) + 1).sum()
+}
+
 fn first(range: &Value) -> u64 {
     range["first"].as_u64().unwrap_or_default()
 }
@@ -202,11 +209,12 @@ pub(crate) fn lost(out: &mut Out, hub: &str, partition: &Value) -> Result<(), Fa
     for range in items(partition, "lost") {
         let (first, last) = (first(range), last(range));
         let most = if range["certain"] == json!(true) { "" } else { " (at most these)" };
-        let which = format!("Hub {hub}, partition {id}: events {first} to {last}{most}");
+        let which = format!("Hub {hub}, partition {id}: {}{most}", numbered(first, last));
+        let (are, them) = if first == last { ("is", "it") } else { ("are", "them") };
         out.line(&match range["accepted"] == json!(true) {
-            true => format!("{which} are lost, which was accepted: readers pass over them."),
+            true => format!("{which} {are} lost, which was accepted: readers pass over {them}."),
             false => format!(
-                "{which} are damaged. Restore the data from a copy, or give them up:\n  partita hub accept-loss {hub} \
+                "{which} {are} damaged. Restore the data from a copy, or give {them} up:\n  partita hub accept-loss {hub} \
                  --partition {id} --from {first} --to {last}"
             ),
         })?;
@@ -235,8 +243,10 @@ pub(crate) fn accept(
             }
         }
     }
+    let (events, them) = (numbered(*from, *to), if from == to { "it" } else { "them" });
     let said = format!(
-        "Accepted the loss of events {from} to {to} of partition {partition} of hub {hub}: readers pass over them."
+        "Accepted the loss of {events} of partition {partition} of hub {hub}: readers pass over {them}. Restart the processors \
+         that gave up the partition."
     );
     super::hub::done(&mut out, form, &said)
 }

@@ -287,7 +287,7 @@ fn describe(out: &mut Out, hub: &Value) -> Result<(), Failure> {
         let first = partition["beginning_sequence_number"].as_u64().unwrap_or_default();
         vec![
             text(partition, "id"),
-            crate::output::grouped(next.saturating_sub(first)),
+            crate::output::grouped(next.saturating_sub(first).saturating_sub(check::lost_events(partition))),
             number(partition, "beginning_sequence_number"),
             number(partition, "last_enqueued_sequence_number"),
             text(partition, "last_enqueued_offset"),

@@ -43,8 +43,9 @@ Events of a partition come in their order; those of several as they arrive. On a
 terminal, what would steer it is shown as \\u{1b} and the like; elsewhere bodies are
 printed byte by byte.
 
-Events that retention removed before they were read are told on stderr with their
-numbers, also with --quiet; reading goes on after them, and the exit code is 1.
+Events that retention removed before they were read, or that were lost to damage,
+are told on stderr with their numbers, also with --quiet; reading goes on after
+them, and the exit code is 1.
 ";
 
 /// Prints the events of a hub, and waits for more.
@@ -167,9 +168,10 @@ async fn open(args: &Args, client: &EventHubs) -> Result<Vec<Follow>, Failure> {
             (true, Some(last)) => Some(Some(last)),
             (false, _) => Some(None),
         };
-        let reader =
+        let mut reader =
             Follow::open(client.source(), group.clone(), partition.clone(), span.from, last.flatten())
                 .await?;
+        reader.lost_after(span.lost);
         Ok::<_, Failure>(last.is_some().then_some(reader))
     }));
     Ok(opened.await?.into_iter().flatten().collect())
@@ -263,10 +265,11 @@ impl Missed {
         let what = match (self.gaps, self.events) {
             (0, _) => return Ok(ExitCode::SUCCESS),
             (_, 0) => "events were gone before they were read".to_owned(),
-            (_, 1) => "1 event was gone before it was read".to_owned(),
-            (_, events) => format!("{} were gone before they were read", counted(events, "event")),
+            // After damage a hub skips more numbers than it may have given.
+            (_, 1) => "at most 1 event was gone before it was read".to_owned(),
+            (_, events) => format!("at most {} were gone before they were read", counted(events, "event")),
         };
-        let remedy = "let the hub keep more, or read sooner; 'partita hub check' tells if it was damage";
+        let remedy = "'partita hub check' tells if they were lost to damage; if not, let the hub keep more, or read sooner";
         Err(Failure::Run(format!("{what}: {remedy}")))
     }
 }

@@ -45,6 +45,8 @@ pub(crate) struct Follow {
     reader: Box<dyn PartitionReader>,
     /// The last event to read, if it is not for ever.
     last: Option<i64>,
+    /// Events after that one that are lost.
+    lost: Option<Gap>,
 }
 
 impl Follow {
@@ -67,7 +69,7 @@ impl Follow {
         let give_up = Instant::now() + AWAY_TIME_MAX;
         loop {
             match source.open(request.clone()).await {
-                Ok(reader) => return Ok(Self { source, request, reader, last }),
+                Ok(reader) => return Ok(Self { source, request, reader, last, lost: None }),
                 Err(error) if is_busy(&error) && Instant::now() < give_up => {
                     tokio::time::sleep(AWAY_PAUSE).await;
                 }
@@ -78,6 +80,22 @@ impl Follow {
 
     pub(crate) fn partition(&self) -> &PartitionId {
         &self.request.partition
+    }
+
+    /// Tells of these events when all before them was read.
+    pub(crate) fn lost_after(&mut self, lost: Option<Gap>) {
+        self.lost = lost;
+    }
+
+    /// Tells what the reader passed over; whether that was the last there is to read.
+    async fn tell_gaps(&mut self, tell: &mpsc::Sender<Said>) -> bool {
+        let mut ended = false;
+        while let Some(gap) = self.reader.take_gap() {
+            ended |= self.last.is_some_and(|last| gap.next.0 > last);
+            self.lost = self.lost.take().filter(|lost| lost.next > gap.next);
+            let _ = tell.send(Said::Missed(self.partition().clone(), gap)).await;
+        }
+        ended
     }
 
     /// Reads until it is done, fails, or nobody listens.
@@ -94,11 +112,13 @@ impl Follow {
         tell: &mpsc::Sender<Said>,
     ) -> Result<(), Failure> {
         loop {
+            // A hub that has lost what a reader was to start with says so before any event comes.
+            if self.tell_gaps(tell).await {
+                return Ok(());
+            }
             let mut events = Vec::new();
             let read = self.reader.read(READ_EVENTS_MAX, &mut events).await;
-            while let Some(gap) = self.reader.take_gap() {
-                let _ = tell.send(Said::Missed(self.partition().clone(), gap)).await;
-            }
+            self.tell_gaps(tell).await;
             let number = |event: &Event| event.sequence_number().0;
             let ended =
                 events.last().is_some_and(|event| self.last.is_some_and(|last| number(event) >= last));
@@ -112,7 +132,12 @@ impl Follow {
                 }
             }
             match read {
-                Ok(()) if ended => return Ok(()),
+                Ok(()) if ended => {
+                    if let (Some(_), Some(lost)) = (self.last, self.lost.take()) {
+                        let _ = tell.send(Said::Missed(self.partition().clone(), lost)).await;
+                    }
+                    return Ok(());
+                }
                 Ok(()) => away.store(false, Ordering::Relaxed),
                 Err(error) if error.kind() == SourceErrorKind::Retriable => {
                     // All readers find out; one tells.

@@ -1,6 +1,7 @@
 //! Where a reader starts, and how far there is to read. Pure.
 
-use partita_core::model::Position;
+use partita_core::model::{Position, SequenceNumber};
+use partita_core::source::{Gap, GapCause};
 use partita_sources::eventhubs::PartitionProperties;
 
 /// What there is to read of a partition.
@@ -10,6 +11,8 @@ pub(crate) struct Span {
     pub(crate) from: Position,
     /// The last event that is there now; none if there is none from the start on.
     pub(crate) last: Option<i64>,
+    /// Events after that one that are lost: no event will come that tells.
+    pub(crate) lost: Option<Gap>,
     /// What the user should know about the start.
     pub(crate) note: Option<String>,
 }
@@ -18,7 +21,13 @@ pub(crate) struct Span {
 /// thing, as they are not equally long: reading then starts with the next event.
 pub(crate) fn span(wanted: &Position, partition: &PartitionProperties) -> Span {
     let end = partition.end.position.as_ref();
-    let last = end.map(|position| position.sequence.0).filter(|_| !partition.is_empty);
+    let readable = partition.last_readable.map(|last| last.0);
+    let last = readable.or(end.map(|position| position.sequence.0).filter(|_| !partition.is_empty));
+    let lost = readable.zip(end).map(|(last, end)| Gap {
+        from: Position::after_sequence(SequenceNumber(last)),
+        next: SequenceNumber(end.sequence.0.saturating_add(1)),
+        cause: GapCause::Unknown,
+    });
     let next = match end {
         Some(position) => Position::after_sequence(position.sequence),
         None => Position::Earliest,
@@ -41,7 +50,7 @@ pub(crate) fn span(wanted: &Position, partition: &PartitionProperties) -> Span {
         // Later events may still be before that time.
         Position::Time(time) => {
             let past = partition.end.enqueued_time.is_some_and(|last| last < *time);
-            return Span { from: wanted.clone(), last: last.filter(|_| !past), note: None };
+            return Span { from: wanted.clone(), last: last.filter(|_| !past), lost, note: None };
         }
     };
     let note = is_beyond.then(|| match end {
@@ -49,14 +58,14 @@ pub(crate) fn span(wanted: &Position, partition: &PartitionProperties) -> Span {
         None => format!("{wanted} is not there yet, it has no event: starting with the first"),
     });
     if is_past || last.is_none() {
-        return Span { from: next, last: None, note };
+        return Span { from: next, last: None, lost: None, note };
     }
-    Span { from: wanted.clone(), last, note }
+    Span { from: wanted.clone(), last, lost, note }
 }
 
 #[cfg(test)]
 mod tests {
-    use partita_core::model::{LastEnqueued, Offset, SequenceNumber, StreamPosition, Timestamp};
+    use partita_core::model::{LastEnqueued, Offset, StreamPosition, Timestamp};
 
     use super::*;
 
@@ -64,7 +73,8 @@ mod tests {
         let position = last.map(|n| StreamPosition::new(SequenceNumber(n), Offset::number(n as u64 * 10)));
         let enqueued_time = last.map(|n| Timestamp(n * 1_000));
         let end = LastEnqueued { position, enqueued_time, retrieved: Timestamp(0) };
-        PartitionProperties { partition: 0.into(), first: SequenceNumber(0), end, is_empty }
+        let first = SequenceNumber(0);
+        PartitionProperties { partition: 0.into(), first, end, is_empty, last_readable: None }
     }
 
     fn of(words: &str, partition: &PartitionProperties) -> (String, Option<i64>, bool) {
@@ -91,6 +101,31 @@ mod tests {
             ("1970-01-01T00:00:08Z", "1970-01-01T00:00:08.000Z", None, false),
         ] {
             assert_eq!(of(words, &held), (from.to_owned(), last, noted), "{words}");
+        }
+    }
+
+    #[test]
+    fn a_lost_end_is_not_waited_for_and_told() {
+        // Events 5 to 7 are lost, or all of them.
+        for (readable, is_empty) in [(4, false), (-1, true)] {
+            let last_readable = Some(SequenceNumber(readable));
+            let held = PartitionProperties { last_readable, ..partition(Some(7), is_empty) };
+            for words in ["earliest", "seq:6", "offset:30", "1970-01-01T00:00:07Z"] {
+                let span = span(&Position::parse(words, Timestamp(0)).unwrap(), &held);
+                assert_eq!(
+                    (span.from.to_string().contains("after"), span.last),
+                    (false, Some(readable)),
+                    "{words}"
+                );
+                assert_eq!(span.lost.and_then(|gap| gap.range()), Some(readable + 1..8), "{words}");
+            }
+            for words in ["latest", "after seq:7", "seq:9"] {
+                let span = span(&Position::parse(words, Timestamp(0)).unwrap(), &held);
+                assert_eq!(
+                    (span.from.to_string().as_str(), span.last, span.lost),
+                    ("after seq:7", None, None)
+                );
+            }
         }
     }
 

@@ -42,7 +42,9 @@ pub(super) fn lag(
     found: Option<SequenceNumber>,
     partition: &PartitionProperties,
 ) -> Option<u64> {
-    let last = partition.end.position.as_ref().map_or(-1, |position| position.sequence.0);
+    // Nobody gets events at the end that are lost.
+    let last = partition.last_readable.or(partition.end.position.as_ref().map(|position| position.sequence));
+    let last = last.map_or(-1, |last| last.0);
     let held = if partition.is_empty { 0 } else { last - partition.first.0 + 1 };
     if held == 0 {
         return Some(0);
@@ -82,7 +84,8 @@ mod tests {
     fn partition(first: i64, last: i64) -> PartitionProperties {
         let position = (last >= 0).then(|| StreamPosition::new(SequenceNumber(last), Offset::number(0)));
         let end = LastEnqueued { position, enqueued_time: None, retrieved: Timestamp(0) };
-        PartitionProperties { partition: 0.into(), first: SequenceNumber(first), end, is_empty: first > last }
+        let (first, is_empty) = (SequenceNumber(first), first > last);
+        PartitionProperties { partition: 0.into(), first, end, is_empty, last_readable: None }
     }
 
     fn checkpoint(resume: Option<Resume>, stream: Option<&str>) -> CheckpointRecord {
@@ -99,6 +102,14 @@ mod tests {
 
     fn after(sequence: i64) -> Option<Resume> {
         Some(Resume::After(StreamPosition::new(SequenceNumber(sequence), Offset::number(0))))
+    }
+
+    #[test]
+    fn a_lost_end_is_no_lag() {
+        let partition = PartitionProperties { last_readable: Some(SequenceNumber(4)), ..partition(0, 9) };
+        assert_eq!(lag(&Position::after_sequence(SequenceNumber(4)), None, &partition), Some(0));
+        assert_eq!(lag(&Position::after_sequence(SequenceNumber(3)), None, &partition), Some(1));
+        assert_eq!(lag(&Position::Earliest, None, &partition), Some(5));
     }
 
     #[test]

@@ -191,3 +191,103 @@ fn a_check_says_that_a_hub_is_missing() {
         let _ = std::fs::remove_dir_all(&hub_dir);
     }
 }
+
+/// The segment file of the hub's only segment.
+fn segment(dir: &Path) -> PathBuf {
+    let mut found: Vec<PathBuf> = files(&dir.join("data/hubs"))
+        .into_keys()
+        .filter(|path| path.extension().is_some_and(|e| e == "seg"))
+        .collect();
+    assert_eq!(found.len(), 1);
+    found.remove(0)
+}
+
+#[test]
+fn readers_by_offset_and_time_are_told_of_damage_to_the_only_batch() {
+    let hub = Hub::start(&["--hub", "eh1:1"]);
+    produce(&hub, &["eh1"], lines(&[0]).as_bytes());
+    let all = run(&hub, &["consume", "eh1", "--until-end", "--format", "{offset} {enqueued}"], b"");
+    let last = text(&all.stdout).lines().last().unwrap().to_owned();
+    let (offset, time) = last.split_once(' ').unwrap();
+    let (dir, _) = hub.stop();
+    damage(&dir.path().join("data"), b"group 0 line 3");
+    let hub = Hub::start_in(dir, &[]);
+    for from in ["earliest", "seq:9", &format!("offset:{offset}"), "offset:1", time] {
+        let read = run(&hub, &["consume", "eh1", "--from", from, "--until-end"], b"");
+        let said = text(&read.stderr);
+        assert_eq!(read.status.code(), Some(1), "{from}: {said}");
+        assert!(said.contains("events 0 to 9 of partition 0 of hub 'eh1' are damaged"), "{from}: {said}");
+    }
+}
+
+#[test]
+fn damage_is_logged_once_by_the_hub_s_name_and_a_start_with_the_good_file_clears_it() {
+    let hub = Hub::start(&["--hub", "eh1:1"]);
+    for group in 0..3 {
+        produce(&hub, &["eh1"], lines(&[group]).as_bytes());
+    }
+    let (dir, _) = hub.stop();
+    let (segment, data) = (segment(dir.path()), dir.path().join("data"));
+    let good = std::fs::read(&segment).unwrap();
+    damage(&data, b"group 1 line 3");
+    let hub = Hub::start_in(dir, &[]);
+    assert_eq!(health(&hub).0, 503);
+    let (dir, said) = hub.stop();
+    assert_eq!(said.matches("partition is damaged").count(), 1, "{said}");
+    assert!(!said.contains("hub=1") && said.contains("hub=eh1"), "{said}");
+    std::fs::write(&segment, good).unwrap();
+    let hub = Hub::start_in(dir, &[]);
+    assert_eq!(health(&hub).0, 200);
+    let read = run(&hub, &["consume", "eh1", "--until-end"], b"");
+    assert_eq!(text(&read.stdout), lines(&[0, 1, 2]), "{}", text(&read.stderr));
+    let (dir, said) = hub.stop();
+    assert!(said.contains("events 10 to 19 of partition 0 can be read again"), "{said}");
+    let (_, said) = Hub::start_in(dir, &[]).stop();
+    assert!(!said.contains("can be read again") && !said.contains("damaged"), "{said}");
+}
+
+#[test]
+fn a_lost_beginning_is_told_to_readers_from_earliest() {
+    let hub = Hub::start(&["--hub", "eh1:1"]);
+    produce(&hub, &["eh1"], lines(&[0]).as_bytes());
+    let (dir, _) = hub.stop();
+    std::fs::remove_file(segment(dir.path())).unwrap();
+    let hub = Hub::start_in(dir, &["--accept-loss", "eh1"]);
+    // Nothing is there yet: it ends, and says what is lost.
+    let read = run(&hub, &["consume", "eh1", "--until-end"], b"");
+    assert_eq!(text(&read.stdout), "");
+    produce(&hub, &["eh1"], lines(&[1]).as_bytes());
+    let (dir, _) = hub.stop();
+    let hub = Hub::start_in(dir, &[]);
+    for from in ["earliest", "seq:0"] {
+        let read = run(&hub, &["consume", "eh1", "--from", from, "--until-end"], b"");
+        assert_eq!(text(&read.stdout), lines(&[1]));
+        let said = text(&read.stderr);
+        assert!(said.contains("events 0 to 9: ") && said.contains("at most 10 events were gone"), "{said}");
+        assert_eq!(read.status.code(), Some(1), "{said}");
+    }
+}
+
+#[test]
+fn a_lost_end_is_told_and_reading_to_the_end_ends() {
+    let hub = Hub::start(&["--hub", "eh1:1"]);
+    for group in 0..3 {
+        produce(&hub, &["eh1"], lines(&[group]).as_bytes());
+    }
+    let (dir, _) = hub.stop();
+    damage(&dir.path().join("data"), b"group 2 line 3");
+    let hub = Hub::start_in(dir, &[]);
+    let args = ["hub", "accept-loss", "eh1", "--partition", "0", "--from", "20", "--to", "29"];
+    assert!(hub.command(&args).status.success());
+    let shown = run(&hub, &["event", "show", "eh1", "0", "25"], b"");
+    assert!(text(&shown.stderr).contains("or is lost"), "{}", text(&shown.stderr));
+    assert_eq!(hub.get_json("/api/v1/hubs/eh1")["events"], json!(20));
+    for (from, groups) in [("earliest", &[0, 1][..]), ("seq:25", &[])] {
+        let read = run(&hub, &["consume", "eh1", "--from", from, "--until-end"], b"");
+        assert_eq!(text(&read.stdout), lines(groups));
+        let said = text(&read.stderr);
+        let first = if groups.is_empty() { 25 } else { 20 };
+        assert!(said.contains(&format!("events {first} to 29: ")), "{said}");
+        assert_eq!(read.status.code(), Some(1), "{said}");
+    }
+}

@@ -43,7 +43,8 @@ pub struct Gap {
 }
 
 impl Gap {
-    /// The sequence numbers of the missing events. None if the start is not known by its number.
+    /// The sequence numbers of the missing events: at most these, because a hub may have skipped more numbers after damage than it
+    /// had given. None if the start is not known by its number.
     pub fn range(&self) -> Option<Range<i64>> {
         let Position::Sequence { sequence, inclusive } = &self.from else { return None };
         let first = sequence.0.saturating_add(i64::from(!inclusive));

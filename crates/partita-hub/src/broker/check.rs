@@ -9,7 +9,7 @@ use partita_core::model::HubName;
 
 use super::BrokerError;
 use super::meta::{self, Meta};
-use crate::log::store::STORE;
+use crate::log::store::{STORE, without_store};
 use crate::log::witness;
 use crate::log::{Core, Disk, LogCheck, OpenError, OsDisk, OverlayDisk, Settings, Store};
 
@@ -104,7 +104,7 @@ impl OfflineData {
         // Locking would make the file.
         let names = disk.list(&path).map_err(|error| OpenError::io("listing", &path, error))?;
         if !names.iter().any(|name| name == STORE) {
-            return Err(OpenError::Foreign { path }.into());
+            return Err(without_store(&*disk, path)?.into());
         }
         let overlay: Arc<dyn Disk> = Arc::new(OverlayDisk::over(disk.clone()));
         let store = Store::open_on(overlay.clone(), path)?;

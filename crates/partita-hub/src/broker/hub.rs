@@ -76,8 +76,7 @@ impl Hub {
         let bytes_max = defaults.retention.bytes_max;
         let retention = limited(meta.retention, bytes_max);
         let settings = Settings { partitions: meta.partitions, retention, ..defaults.clone() };
-        let (log, recovery) = store.open_hub(id, settings)?;
-        log.introduce(&meta.name);
+        let (log, recovery) = store.open_hub_as(id, &meta.name, settings)?;
         let hub = Self {
             name: HubName::new(&meta.name),
             id,

@@ -157,8 +157,9 @@ impl Broker {
             let (hub, recovery) = opened.map_err(|error| match error {
                 OpenError::Lost { dir, loss } => {
                     let dir = dir.display();
+                    let were = loss.were();
                     let what =
-                        format!("lacks {loss}, which were acknowledged: restore the newest copy of {dir}");
+                        format!("lacks {loss}, which {were} acknowledged: restore the newest copy of {dir}");
                     BrokerError::Lost { hub: name, what }
                 }
                 error => error.into(),

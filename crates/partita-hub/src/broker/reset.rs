@@ -9,7 +9,7 @@ use std::sync::Arc;
 use partita_core::model::HubName;
 
 use super::meta::{self, Meta};
-use crate::log::store::{STORE, hub_dir, hub_numbers, lock_data, make_durable, refusal};
+use crate::log::store::{STORE, hub_dir, hub_numbers, lock_data, make_durable, refusal, without_store};
 use crate::log::{
     Disk, OpenError, OsDisk, StoreId, StoreRecord, StoreRecordError, read_whole, removal, witness,
 };
@@ -56,7 +56,7 @@ impl Reset {
         if !names.iter().any(|name| name == STORE) {
             return match names.iter().all(|name| name == "lost+found") {
                 true => Ok(Self { disk, path, hubs: Vec::new(), _lock: None }),
-                false => Err(OpenError::Foreign { path }),
+                false => Err(without_store(&*disk, path)?),
             };
         }
         let file = path.join(STORE);

@@ -148,6 +148,7 @@ impl ConnectionLogic {
                 let reader = attach_at_oldest(&hub, wanted);
                 let reader =
                     reader.map_err(|error| selector::refusal(&from, error, hub.partition(partition)))?;
+                let attach = &with_loss(attach, &reader);
                 let outlet = self.outlet(id, attach, reader, &from);
                 self.attached(id, attach, pass, outlet)?;
                 self.begin_reading(id, now);
@@ -166,6 +167,7 @@ impl ConnectionLogic {
         let Some(link) = self.links.get(&id) else { return };
         match found {
             Ok(reader) => {
+                let attach = with_loss(&attach, &reader);
                 let outlet = self.outlet(id, &attach, reader, &from);
                 if let Some(link) = self.links.get_mut(&id) {
                     link.kind = outlet;
@@ -293,6 +295,22 @@ impl ConnectionLogic {
         answer.properties = attach.properties.clone();
         answer
     }
+}
+
+/// Partita's own: the first number that was to be delivered and is lost, and the number with which reading goes on.
+const LOST_FROM: &str = "partita:lost-from";
+const LOST_NEXT: &str = "partita:lost-next";
+
+/// What a reader is told in answer to its attach if it starts with events that are lost, and that was accepted. It cannot find
+/// out by itself: unless it started by a number, it has none to compare that of its first event with, and that may be long in coming.
+fn with_loss(attach: &Attach, reader: &HubReader) -> Attach {
+    let (mut answer, seq) = (attach.clone(), reader.next_seq());
+    answer.properties.retain(|(key, _)| !matches!(key.as_str(), Some(LOST_FROM | LOST_NEXT)));
+    if let Some(lost) = reader.hub().log().given_up_at(reader.partition(), seq) {
+        let number = |name: &str, seq: u64| (Value::Symbol(name.into()), Value::Long(seq.cast_signed()));
+        answer.properties.extend([number(LOST_FROM, seq), number(LOST_NEXT, lost.next)]);
+    }
+    answer
 }
 
 /// Ids that are given here are below this: JavaScript's client reads them as numbers of 53 bits.

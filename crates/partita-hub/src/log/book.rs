@@ -1,6 +1,7 @@
 //! What a hub knows of its damage: found by readers, by looking through segments and by opening, kept in the file `damage`
 //! beside the segments, so that it is known again after a restart.
 
+use std::collections::VecDeque;
 use std::io;
 use std::ops::Range;
 use std::path::Path;
@@ -13,13 +14,15 @@ use super::disk::{Access, Disk, read_whole, write_exact};
 use super::error::{AcceptError, ReadError};
 use super::examine::{ExamineInput, Examined, examine};
 use super::format::{BLOCK, SegmentHeader, decode_damage, encode_damage};
-use super::loss::{Loss, LostEvents};
-use super::lost::{Losses, LostRange, NotLost};
+use super::lost_ranges::{Events, Losses, LostRange, NotLost};
+use super::missing_events::{Loss, LostEvents};
 use super::recovery::{Damage, Recovery};
 use super::segment::Segment;
 
 /// The file in a hub's directory.
 pub(crate) const DAMAGE: &str = "damage";
+/// How many segments with known damage are looked at again while the hub starts: half a gigabyte at most.
+pub(crate) const VERIFIED_AT_START_MAX: usize = 8;
 /// How many ranges are told one by one in the log.
 const TOLD_MAX: usize = 20;
 
@@ -33,16 +36,21 @@ pub(crate) struct Book {
     failing: AtomicBool,
     /// One looks through a segment at a time: each takes as much memory as the segment.
     looking: Mutex<()>,
-    /// The hub's name, for the log.
+    /// The hub's name, for the log; what is found before it is known is told with it.
     name: OnceLock<String>,
+    /// What can be read again, and was not told yet.
+    mended: Mutex<Vec<LostRange>>,
+    /// Segments with damage that a former run found, still to be looked at: it may have been mended meanwhile.
+    to_verify: Mutex<VecDeque<u64>>,
 }
 
 impl Core {
     /// Says by which name people know the hub, and what is known of its damage.
     pub(crate) fn introduce(&self, name: &str) {
         let _ = self.book.name.set(name.to_owned());
+        let mended = std::mem::take(&mut *lock(&self.book.mended));
         let lost: Vec<LostRange> = self.losses().into_iter().filter(|range| !range.accepted).collect();
-        self.tell(&lost);
+        self.tell(&lost, &mended);
     }
 
     /// The hub's name, or its number where it has none.
@@ -50,56 +58,100 @@ impl Core {
         self.book.name.get().cloned().unwrap_or_else(|| self.hub.to_string())
     }
 
-    /// Reads what former runs found, and looks through the segments in which opening found something.
+    /// Reads what former runs found, and looks through the segments in which they or opening found something.
     pub(crate) fn open_book(&self, recovery: &Recovery) {
         match read_whole(&*self.disk, &self.dir.join(DAMAGE)) {
             Ok(bytes) => match decode_damage(&bytes, self.store, self.hub) {
                 Some(ranges) => *lock(&self.book.losses) = Losses::of(ranges),
                 // Nothing is passed over without it; what was accepted has to be accepted again.
                 None => tracing::warn!(
-                    hub = self.hub,
+                    hub = self.label(),
                     "the file of known damage is damaged itself: run 'partita hub check', and accept losses again"
                 ),
             },
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => tracing::warn!(hub = self.hub, %error, "the file of known damage cannot be read"),
+            Err(error) => {
+                tracing::warn!(hub = self.label(), %error, "the file of known damage cannot be read")
+            }
         }
         if let Some(loss) = &recovery.lost {
-            self.give_up(loss);
+            // Where nothing is left, retention may have removed the first of the events before.
+            self.give_up(loss, loss.exact && recovery.segments > 0);
         }
         let before_gap = recovery.missing.iter().map(|gap| gap.start - 1);
         let mut doubtful: Vec<u64> = recovery.damage.iter().map(|d| d.segment).chain(before_gap).collect();
         doubtful.sort_unstable();
         doubtful.dedup();
-        for segment in self.segments_now().iter().filter(|segment| doubtful.contains(&segment.id)) {
-            if let Err(error) = self.look_through(segment) {
-                tracing::warn!(hub = self.hub, segment = segment.id, %error, "segment could not be read");
-            }
-        }
+        // What was damaged may have been restored. A start waits for a few segments; the housekeeper looks at the others.
+        let mut marked = lock(&self.book.losses).marked_segments();
+        marked.retain(|segment| !doubtful.contains(segment));
+        let later = marked.split_off(marked.len().min(VERIFIED_AT_START_MAX));
+        *lock(&self.book.to_verify) = later.into();
+        doubtful.extend(marked);
+        doubtful.into_iter().for_each(|segment| self.look_again(segment));
         self.keep_book();
+    }
+
+    /// Looks at the next segment with damage that a former run found, if there is one.
+    pub(crate) fn verify_next(&self) {
+        let next = lock(&self.book.to_verify).pop_front();
+        if let Some(segment) = next {
+            self.look_again(segment);
+        }
+    }
+
+    fn look_again(&self, id: u64) {
+        let segment = read(&self.segments).iter().find(|segment| segment.id == id).cloned();
+        if let Some(Err(error)) = segment.map(|segment| self.look_through(&segment)) {
+            tracing::warn!(hub = self.label(), segment = id, %error, "segment could not be read");
+        }
     }
 
     /// Notes the numbers that no event has because a loss was accepted when the log was opened: readers pass over them and
     /// report a gap. If that cannot be noted, they are damage to whoever reads there.
-    fn give_up(&self, loss: &Loss) {
-        let segments = self.segments_now();
-        let Some(newest) = segments.last().map(|segment| segment.id) else { return };
-        let before = segments.iter().rev().nth(1).map_or(newest, |segment| segment.id);
+    fn give_up(&self, loss: &Loss, certain: bool) {
+        // They are remembered as long as the segment that begins behind them: what was before may be without events.
+        let Some(newest) = read(&self.segments).back().map(|segment| segment.id) else { return };
         let range = |lost: &LostEvents| LostRange {
             partition: lost.partition,
             first: lost.numbers.start,
             next: lost.numbers.end,
-            segment: before,
-            certain: loss.exact,
+            segment: newest,
+            certain,
             accepted: false,
         };
         let ranges: Vec<LostRange> = loss.skipped.iter().map(range).collect();
         let mut losses = lock(&self.book.losses);
         let mut accepted = losses.clone();
-        if accepted.give_up(newest, &ranges).is_ok() {
+        if accepted.give_up(&ranges).is_ok() {
             *losses = accepted;
             self.book.unsaved.store(true, Ordering::Release);
         }
+    }
+
+    /// Where a partition begins for readers: with its oldest event, or with the events right before it if they are lost and
+    /// that was accepted, so that whoever reads from the start is told.
+    pub(crate) fn first_seq(&self, partition: u32) -> u64 {
+        let oldest = self.oldest_seq(partition);
+        lock(&self.book.losses).before(partition, oldest).unwrap_or(oldest)
+    }
+
+    /// The numbers of a partition from the first to behind the last event that a reader gets: without losses that were accepted
+    /// at either end. Empty, at the partition's start, if there is none.
+    pub(crate) fn readable_seqs(&self, partition: u32) -> Range<u64> {
+        let (first, end) = (self.first_seq(partition), self.end_of(partition));
+        let losses = lock(&self.book.losses);
+        let accepted = |seq: u64| losses.at(partition, seq).filter(|range| range.accepted);
+        let start = accepted(first).map_or(first, |range| range.next);
+        if start >= end {
+            return first..first;
+        }
+        start..accepted(end - 1).map_or(end, |range| range.first)
+    }
+
+    /// The accepted loss that holds an event, as far as it is known.
+    pub(crate) fn given_up_at(&self, partition: u32, seq: u64) -> Option<LostRange> {
+        lock(&self.book.losses).at(partition, seq).filter(|range| range.accepted)
     }
 
     /// All that is known to be lost, as readers see it.
@@ -123,7 +175,7 @@ impl Core {
             return Ok(Some(known));
         }
         let found = self.look_through(segment);
-        let found = found.map_err(|source| ReadError::Io { segment: segment.id, source })?;
+        let found = found.map_err(|source| self.read_error(segment.id, source))?;
         let known = lock(&self.book.losses).at(partition, seq);
         // If there are more than can be remembered, the finding itself tells.
         Ok(known.or_else(|| Losses::of(found.lost).at(partition, seq)))
@@ -160,13 +212,16 @@ impl Core {
         if segment.is_retired() {
             return Ok(Examined::default());
         }
-        self.note_damage(segment.id, &found.damage, readable);
+        self.note_damage(segment.id, &found.damage, bytes.len() as u64, readable);
         if read(&segment.live).is_none() {
             lock(&self.indexes).insert(segment.id, Arc::new(found.index.seal()));
         }
-        let (fresh, changed) = lock(&self.book.losses).found(segment.id, &found.lost);
-        self.tell(&fresh);
-        if changed {
+        let looked = lock(&self.book.losses).found(segment.id, &found.lost);
+        match self.book.name.get() {
+            Some(_) => self.tell(&looked.fresh, &looked.mended),
+            None => lock(&self.book.mended).extend(looked.mended),
+        }
+        if looked.changed {
             self.book.unsaved.store(true, Ordering::Release);
             self.keep_book();
         }
@@ -192,23 +247,32 @@ impl Core {
         })
     }
 
-    /// Notes damaged bytes of a segment that was looked through up to `end`, and says so, once.
-    fn note_damage(&self, segment: u64, ranges: &[Range<u64>], end: u64) {
+    /// Notes damaged bytes of a segment that was looked through up to `end`, and says so, once. Its file has `len` bytes.
+    fn note_damage(&self, segment: u64, ranges: &[Range<u64>], len: u64, end: u64) {
         let mut known = lock(&self.damage);
         let before = known.clone();
         known.retain(|damage| damage.segment != segment || damage.bytes.start >= end);
         for bytes in ranges {
-            let found = Damage { segment, bytes: bytes.clone() };
-            if !before.contains(&found) {
-                let (from, to) = (bytes.start, bytes.end);
-                tracing::warn!(hub = self.hub, segment, from, to, "segment is damaged");
+            let found = Damage { segment, bytes: bytes.clone(), cut_off: bytes.start >= len };
+            // What opening finds is in its own report.
+            if !before.contains(&found) && self.book.name.get().is_some() {
+                tracing::warn!(hub = self.label(), "{found}");
             }
             known.push(found);
         }
     }
 
-    fn tell(&self, lost: &[LostRange]) {
+    fn tell(&self, lost: &[LostRange], mended: &[LostRange]) {
         let hub = self.label();
+        for range in mended.iter().take(TOLD_MAX) {
+            // Not at the level of bookkeeping: whoever restored a file waits for it.
+            let (events, partition) = (Events(range.first, range.next), range.partition);
+            tracing::warn!(%hub, partition, "{events} of partition {partition} can be read again: no longer marked as damaged");
+        }
+        if mended.len() > TOLD_MAX {
+            let more = mended.len() - TOLD_MAX;
+            tracing::warn!(%hub, more, "more ranges can be read again");
+        }
         for range in lost.iter().take(TOLD_MAX) {
             tracing::error!(
                 %hub,
@@ -248,7 +312,7 @@ impl Core {
             NotLost::Readable(event) => {
                 let lost = losses.joined().into_iter().filter(|range| range.partition == partition);
                 let lost: Vec<String> =
-                    lost.take(TOLD_MAX).map(|r| format!("{} to {}", r.first, r.last())).collect();
+                    lost.take(TOLD_MAX).map(|r| Events(r.first, r.next).to_string()).collect();
                 AcceptError::Readable { partition, event, lost: lost.join(", ") }
             }
         })?;
@@ -277,7 +341,8 @@ impl Core {
     /// Forgets what retention removed, and writes down what is not yet. False if that failed.
     pub(crate) fn keep_book(&self) -> bool {
         let mut losses = lock(&self.book.losses);
-        let forgot = losses.forget_before(|partition| self.first_seq(partition));
+        let oldest = read(&self.segments).front().map_or(0, |segment| segment.id);
+        let forgot = losses.forget_before(oldest, |partition| self.oldest_seq(partition));
         if !forgot && !self.book.unsaved.load(Ordering::Acquire) {
             return true;
         }

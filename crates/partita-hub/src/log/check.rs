@@ -3,8 +3,9 @@
 use std::ops::Range;
 
 use super::core::{Core, read};
-use super::lost::LostRange;
+use super::lost_ranges::LostRange;
 use super::recovery::Damage;
+use super::segment::Segment;
 
 /// What a check of a hub's log found. Whatever it does not name is safe: every byte of it was read and is what was written.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -14,7 +15,7 @@ pub struct LogCheck {
     pub segments: usize,
     /// How many bytes.
     pub bytes: u64,
-    /// Segments that should be there and are not.
+    /// Segments that should be there and are not, unless all that was lost with them was accepted.
     pub missing: Vec<Range<u64>>,
     /// Segments that the system failed to read, and what it said.
     pub unreadable: Vec<(u64, String)>,
@@ -62,6 +63,16 @@ impl LogCheck {
     }
 }
 
+/// Whether events are lost right before a segment, and all of that was accepted.
+fn is_given_up(lost: &[LostRange], segment: &Segment) -> bool {
+    let before = |range: &&LostRange| {
+        let first = segment.first_seq(range.partition);
+        range.first < first && first <= range.next
+    };
+    let mut before = lost.iter().filter(before).peekable();
+    before.peek().is_some() && before.all(|range| range.accepted)
+}
+
 impl Core {
     /// Reads every segment; `progress` hears how many bytes of how many are done, and ends the check by saying false.
     pub(crate) fn check(&self, progress: &dyn Fn(u64, u64) -> bool) -> Option<LogCheck> {
@@ -75,9 +86,6 @@ impl Core {
             damage: Vec::new(),
             partitions: Vec::new(),
         };
-        for pair in segments.windows(2).filter(|pair| pair[0].id + 1 < pair[1].id) {
-            out.missing.push(pair[0].id + 1..pair[1].id);
-        }
         for segment in &segments {
             if !progress(out.bytes, total) {
                 return None;
@@ -92,6 +100,11 @@ impl Core {
         progress(total, total);
         out.damage.clone_from(&super::core::lock(&self.damage));
         let lost = self.losses();
+        for pair in segments.windows(2).filter(|pair| pair[0].id + 1 < pair[1].id) {
+            if !is_given_up(&lost, &pair[1]) {
+                out.missing.push(pair[0].id + 1..pair[1].id);
+            }
+        }
         let ends: Vec<u64> = read(&self.ends).iter().map(|end| end.next_seq).collect();
         out.partitions = (0..)
             .zip(ends)

@@ -10,6 +10,7 @@ use std::task::Waker;
 
 use super::book::Book;
 use super::disk::{Disk, DiskFile, WriteMode, read_full, read_whole};
+use super::error::ReadError;
 use super::format::{Acknowledged, IndexEntry, SealedIndex, StoreId, Table};
 use super::index::IndexCache;
 use super::producers::Producers;
@@ -104,18 +105,15 @@ impl Core {
         lock(&self.record).write(&*self.disk, record)
     }
 
-    /// The segment that holds event `seq` of a partition; `Err` with the oldest event there is if it is gone.
-    pub(crate) fn locate(&self, partition: u32, seq: u64) -> Result<Arc<Segment>, u64> {
+    /// The segment that holds event `seq` of a partition; none if it is gone.
+    pub(crate) fn locate(&self, partition: u32, seq: u64) -> Option<Arc<Segment>> {
         let segments = read(&self.segments);
         let after = segments.partition_point(|segment| segment.first_seq(partition) <= seq);
-        match after.checked_sub(1).and_then(|at| segments.get(at)) {
-            Some(segment) => Ok(segment.clone()),
-            None => Err(segments.front().map_or(0, |first| first.first_seq(partition))),
-        }
+        after.checked_sub(1).and_then(|at| segments.get(at)).cloned()
     }
 
-    /// The oldest event of a partition.
-    pub(crate) fn first_seq(&self, partition: u32) -> u64 {
+    /// The oldest event that is kept of a partition.
+    pub(crate) fn oldest_seq(&self, partition: u32) -> u64 {
         read(&self.segments).front().map_or(0, |first| first.first_seq(partition))
     }
 
@@ -173,6 +171,18 @@ impl Core {
             return Ok(index);
         }
         Ok(self.look_through(segment)?.index.seal())
+    }
+
+    /// Why a segment could not be read. Where its files are gone, the system's words say too little.
+    pub(crate) fn read_error(&self, segment: u64, source: io::Error) -> ReadError {
+        let source = match self.displaced.get() {
+            Some(reason) => io::Error::new(
+                source.kind(),
+                format!("{reason} while the hub runs: put the data directory back and restart the hub"),
+            ),
+            None => source,
+        };
+        ReadError::Io { segment, source }
     }
 
     /// Whether the log was closed.

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 
 use thiserror::Error;
 
-use super::loss::Loss;
+use super::lost_ranges::Events;
+use super::missing_events::Loss;
 
 /// Why a data directory or a hub's log was not opened. Nothing was changed on disk, except after [`OpenError::Io`].
 #[derive(Debug, Error)]
@@ -14,6 +15,15 @@ pub enum OpenError {
     /// The directory holds something else.
     #[error("{} is not a Partita data directory: choose an empty or new one", path.display())]
     Foreign {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// The file that makes it a data directory is missing, while hubs are there.
+    #[error(
+        "the file STORE is missing from the data directory {}: restore it from a copy of this directory",
+        path.display()
+    )]
+    NoStore {
         /// The directory.
         path: PathBuf,
     },
@@ -68,7 +78,7 @@ pub enum OpenError {
     /// Events that were acknowledged are missing. [`Settings::accept_loss`] goes on without them.
     ///
     /// [`Settings::accept_loss`]: super::Settings::accept_loss
-    #[error("{} lacks {loss}, which were acknowledged: restore its newest copy", dir.display())]
+    #[error("{} lacks {loss}, which {} acknowledged: restore its newest copy", dir.display(), loss.were())]
     Lost {
         /// The hub's directory.
         dir: PathBuf,
@@ -251,7 +261,11 @@ pub enum AcceptError {
 #[non_exhaustive]
 pub enum ReadError {
     /// Retention removed the events.
-    #[error("events {from} to {} of partition {partition} are gone: the oldest one left is {first}", first - 1)]
+    #[error(
+        "{} of partition {partition} {} gone: the oldest one left is {first}",
+        Events(*from, *first),
+        Events(*from, *first).are()
+    )]
     Gone {
         /// The partition.
         partition: u32,
@@ -287,9 +301,15 @@ pub enum ReadError {
     /// The bytes on disk are not those that were written. Trying again does not help: nothing is passed over until the loss is
     /// accepted, see [`HubLog::accept_loss`](super::HubLog::accept_loss).
     #[error(
-        "events {from} to {last} of partition {partition} of hub '{hub}' are damaged{}: restore its data from a copy, or give \
-         these events up with 'partita hub accept-loss {hub} --partition {partition} --from {from} --to {last}'",
-        if *certain { "" } else { " (at most these)" },
+        "{events} of partition {partition} of hub '{hub}' {are} damaged{}: restore its data from a copy, or give {them} up with \
+         'partita hub accept-loss {hub} --partition {partition} --from {from} --to {last}'",
+        match *certain {
+            true => "",
+            false => " (at most these)",
+        },
+        events = Events(*from, *resume),
+        are = Events(*from, *resume).are(),
+        them = Events(*from, *resume).them(),
         last = resume - 1
     )]
     Corrupt {
@@ -307,7 +327,11 @@ pub enum ReadError {
         certain: bool,
     },
     /// The events were damaged, and their loss was accepted.
-    #[error("events {from} to {} of partition {partition} are lost to damage, which was accepted", next - 1)]
+    #[error(
+        "{} of partition {partition} {} lost to damage, which was accepted",
+        Events(*from, *next),
+        Events(*from, *next).are()
+    )]
     Lost {
         /// The partition.
         partition: u32,

@@ -11,7 +11,7 @@ use super::format::{
     BATCH_HEADER, BatchHeader, GROUP_HEADER, GROUP_MAGIC, GroupHeader, GroupView, Seed, parse_group,
 };
 use super::index::LiveIndex;
-use super::lost::{LostRange, without};
+use super::lost_ranges::{LostRange, without};
 use super::scan::EVENT_BYTES_MIN;
 
 /// What is to be looked through.

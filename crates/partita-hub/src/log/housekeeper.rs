@@ -42,7 +42,7 @@ impl Housekeeper {
     pub(crate) fn new(core: Arc<Core>) -> Self {
         let place = Place::of_hub(&core.disk, &core.dir);
         if let Err(error) = &place {
-            tracing::warn!(hub = core.hub, %error, "it will not be noticed if the data directory is replaced");
+            tracing::warn!(hub = core.label(), %error, "it will not be noticed if the data directory is replaced");
         }
         Self {
             core,
@@ -64,6 +64,7 @@ impl Housekeeper {
         let prepared = self.prepare();
         let indexed = self.write_indexes();
         self.core.shrink_tail();
+        self.core.verify_next();
         let booked = self.core.keep_book();
         retained && prepared && indexed && booked
     }
@@ -79,7 +80,10 @@ impl Housekeeper {
         let Some(reason) = self.place.as_mut().and_then(|place| place.check_active(&active)) else {
             return true;
         };
-        tracing::error!(hub = core.hub, "{reason} while the hub runs: it takes no more events");
+        tracing::error!(
+            hub = core.label(),
+            "{reason} while the hub runs: it takes no more events; put the data directory back and restart the hub"
+        );
         let _ = core.displaced.set(reason);
         false
     }
@@ -94,7 +98,7 @@ impl Housekeeper {
             Err(error) => {
                 if !std::mem::replace(&mut self.unrecorded, true) {
                     tracing::warn!(
-                        hub = self.core.hub,
+                        hub = self.core.label(),
                         %error,
                         "what was acknowledged cannot be recorded, trying again every second"
                     );
@@ -120,7 +124,7 @@ impl Housekeeper {
         self.scrubbed = (next.as_ref().map_or(0, |segment| segment.id), Instant::now());
         let Some(segment) = next else { return };
         if let Err(error) = self.core.look_through(&segment) {
-            tracing::warn!(hub = self.core.hub, segment = segment.id, %error, "segment could not be read");
+            tracing::warn!(hub = self.core.label(), segment = segment.id, %error, "segment could not be read");
         }
     }
 
@@ -129,13 +133,13 @@ impl Housekeeper {
         match core.spares.prepare(&*core.disk, &core.dir, core.mode) {
             Ok(_) => {
                 if std::mem::take(&mut self.failing) {
-                    tracing::info!(hub = core.hub, "there is space for events again");
+                    tracing::info!(hub = core.label(), "there is space for events again");
                 }
                 true
             }
             Err(error) => {
                 if !std::mem::replace(&mut self.failing, true) {
-                    tracing::warn!(hub = core.hub, %error, "no segment can be prepared, trying again every second");
+                    tracing::warn!(hub = core.label(), %error, "no segment can be prepared, trying again every second");
                 }
                 core.spares.fail(error.to_string());
                 false
@@ -152,7 +156,7 @@ impl Housekeeper {
                     return false;
                 }
                 // The index stays in memory; after a restart it is made again from the segment.
-                tracing::warn!(hub = self.core.hub, segment = segment.id, %error, "index not written");
+                tracing::warn!(hub = self.core.label(), segment = segment.id, %error, "index not written");
                 return false;
             }
         }
@@ -177,7 +181,7 @@ impl Housekeeper {
     fn apply_retention(&mut self) -> bool {
         let applied = self.remove_expired();
         if let Err(error) = &applied {
-            tracing::warn!(hub = self.core.hub, %error, "an old segment could not be removed");
+            tracing::warn!(hub = self.core.label(), %error, "an old segment could not be removed");
         }
         applied.is_ok()
     }
@@ -232,7 +236,7 @@ impl Housekeeper {
             core.disk.sync_dir(&core.dir)?;
         }
         if let Some(Removal { segment, spare }) = self.unsettled.take() {
-            tracing::debug!(hub = core.hub, segment, recycled = spare.is_some(), "old segment removed");
+            tracing::debug!(hub = core.label(), segment, recycled = spare.is_some(), "old segment removed");
             if let Some(spare) = spare {
                 core.spares.put(spare);
             }

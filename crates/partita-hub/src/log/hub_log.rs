@@ -18,7 +18,7 @@ use super::disk::WriteMode;
 use super::error::{AcceptError, AppendError, ReadError};
 use super::format::{EncodedBatch, ProducerStamp};
 use super::housekeeper::Housekeeper;
-use super::lost::LostRange;
+use super::lost_ranges::LostRange;
 use super::position::{LogPosition, resolve};
 use super::producers::ProducerState;
 use super::reader::LogReader;
@@ -63,7 +63,8 @@ struct Threads {
 /// The ends of a partition.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PartitionInfo {
-    /// The oldest event there is, or the next one if there is none.
+    /// The oldest event there is, or the next one if there is none. Where the events before it are lost and that was accepted, the
+    /// first of those, as long as nothing of it is beyond retention.
     pub first_seq: u64,
     /// What the next event gets.
     pub next_seq: u64,
@@ -293,6 +294,17 @@ impl HubLog {
         })
     }
 
+    /// The numbers of a partition from the first to behind the last event that a reader gets, without losses that were accepted
+    /// at either end; empty if a reader gets none.
+    pub fn readable_seqs(&self, partition: u32) -> std::ops::Range<u64> {
+        self.core.readable_seqs(partition)
+    }
+
+    /// The loss that holds an event and was accepted, as far as it is known.
+    pub(crate) fn given_up_at(&self, partition: u32, seq: u64) -> Option<LostRange> {
+        self.core.given_up_at(partition, seq)
+    }
+
     /// Which life of the data directory this log belongs to.
     pub fn store_id(&self) -> super::format::StoreId {
         self.core.store
@@ -350,11 +362,6 @@ impl HubLog {
     /// Waits for the disk.
     pub fn accept_loss(&self, partition: u32, first: u64, last: u64) -> Result<(), AcceptError> {
         self.core.accept_loss(partition, first, last)
-    }
-
-    /// Says by which name people know the hub, for the log.
-    pub(crate) fn introduce(&self, name: &str) {
-        self.core.introduce(name);
     }
 
     /// Bytes that are not what was written, as far as anyone looked; see [`HubLog::lost`] for the events.

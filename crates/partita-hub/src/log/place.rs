@@ -14,7 +14,7 @@ use super::witness::data_dir;
 /// Files and directories that have to stay where they are.
 pub(crate) struct Place {
     disk: Arc<dyn Disk>,
-    held: Vec<(PathBuf, Box<dyn Held>)>,
+    held: Vec<(&'static str, PathBuf, Box<dyn Held>)>,
     /// The segment that is being written.
     active: Option<(u64, Box<dyn Held>)>,
 }
@@ -29,27 +29,29 @@ impl Place {
     /// The data directory and what makes it one.
     pub(crate) fn of_store(disk: &Arc<dyn Disk>, data: &Path) -> io::Result<Self> {
         let mut place = Self { disk: disk.clone(), held: Vec::new(), active: None };
-        place.hold(data.to_owned())?;
-        place.hold(data.join(STORE))?;
+        place.hold("the data directory ", data.to_owned())?;
+        place.hold("", data.join(STORE))?;
         Ok(place)
     }
 
     /// The same, with the directory of a hub.
     pub(crate) fn of_hub(disk: &Arc<dyn Disk>, dir: &Path) -> io::Result<Self> {
         let mut place = Self::of_store(disk, data_dir(dir))?;
-        place.hold(dir.to_owned())?;
+        place.hold("", dir.to_owned())?;
         Ok(place)
     }
 
-    fn hold(&mut self, path: PathBuf) -> io::Result<()> {
+    /// `what`: in words, before the path.
+    fn hold(&mut self, what: &'static str, path: PathBuf) -> io::Result<()> {
         let held = self.disk.hold(&path)?;
-        self.held.push((path, held));
+        self.held.push((what, path, held));
         Ok(())
     }
 
     /// What is not where it was.
     pub(crate) fn check(&self) -> Option<String> {
-        self.held.iter().find_map(|(path, held)| moved(held.as_ref(), path))
+        let moved = |what: &str, path, held: &dyn Held| Some(format!("{what}{}", moved(held, path)?));
+        self.held.iter().find_map(|(what, path, held)| moved(what, path, held.as_ref()))
     }
 
     /// The same, with the segment that is being written.

@@ -33,7 +33,9 @@ pub(crate) fn resolve(core: &Arc<Core>, partition: u32, position: LogPosition) -
             return Err(ReadError::NoPartition { partition, partitions });
         }
     };
-    let first = core.first_seq(partition);
+    let (first, oldest) = (core.first_seq(partition), core.oldest_seq(partition));
+    // Where events are lost before the oldest one, a place before its segment's start may be among them.
+    let start = read(&core.segments).front().and_then(|s| s.table.get(partition as usize).copied());
     let ahead = |asked, next| Err(ReadError::Ahead { partition, asked, next });
     match position {
         LogPosition::Earliest => Ok(first),
@@ -43,8 +45,10 @@ pub(crate) fn resolve(core: &Arc<Core>, partition: u32, position: LogPosition) -
         LogPosition::Seq(seq) => Ok(seq),
         LogPosition::Offset(offset) if offset > end.next_offset => ahead(offset, end.next_offset),
         LogPosition::Offset(offset) => {
-            let oldest = read(&core.segments).front().and_then(|s| s.table.get(partition as usize).copied());
-            let first_offset = oldest.map_or(0, |start| start.next_offset);
+            let first_offset = start.map_or(0, |start| start.next_offset);
+            if offset < first_offset && first < oldest {
+                return Ok(first);
+            }
             if offset < first_offset {
                 return Err(ReadError::OffsetGone { partition, offset, first_offset, first });
             }
@@ -54,21 +58,17 @@ pub(crate) fn resolve(core: &Arc<Core>, partition: u32, position: LogPosition) -
             let from = candidate(core, partition, started, |entry| entry.offset <= offset)?;
             search(core, partition, from, end.next_seq, |event| event.offset.cmp(&offset))
         }
+        LogPosition::Time(time) if first < oldest && start.is_some_and(|start| time <= start.last_time) => {
+            Ok(first)
+        }
         LogPosition::Time(time) => {
             let started = |segment: &Segment| {
                 segment.table.get(partition as usize).is_none_or(|start| start.last_time < time)
             };
             let from = candidate(core, partition, started, |entry| entry.time_ms < time)?;
             // Others may have come at the same time, so an equal one is not the first for certain.
-            search(
-                core,
-                partition,
-                from,
-                end.next_seq,
-                |event| {
-                    if event.time_ms < time { Less } else { Greater }
-                },
-            )
+            let place = |event: &StoredEvent<'_>| if event.time_ms < time { Less } else { Greater };
+            search(core, partition, from, end.next_seq, place)
         }
     }
 }
@@ -92,7 +92,7 @@ fn candidate(
         let after = entries.partition_point(&before);
         after.checked_sub(1).and_then(|at| entries.get(at)).map(|entry| entry.seq)
     });
-    let found = found.map_err(|source| ReadError::Io { segment: segment.id, source })?;
+    let found = found.map_err(|source| core.read_error(segment.id, source))?;
     Ok(found.unwrap_or(segment.first_seq(partition)))
 }
 

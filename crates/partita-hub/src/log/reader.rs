@@ -184,9 +184,11 @@ impl LogReader {
 
     fn read_disk(&mut self, bytes_max: usize, out: &mut Vec<StoredBatch>) -> Result<FromDisk, ReadError> {
         let (partition, seq) = (self.partition, self.next_seq);
-        let segment = match self.core.locate(partition, seq) {
-            Ok(found) => found,
-            Err(first) => return Err(ReadError::Gone { partition, from: seq, first }),
+        let Some(segment) = self.core.locate(partition, seq) else {
+            return Err(match self.core.given_up_at(partition, seq) {
+                Some(lost) => ReadError::Lost { partition, from: seq, next: lost.next },
+                None => ReadError::Gone { partition, from: seq, first: self.core.first_seq(partition) },
+            });
         };
         let result = self.read_segment(&segment, bytes_max, out);
         match result {
@@ -205,7 +207,8 @@ impl LogReader {
         out: &mut Vec<StoredBatch>,
     ) -> Result<FromDisk, ReadError> {
         let (partition, seq) = (self.partition, self.next_seq);
-        let io = |source| ReadError::Io { segment: segment.id, source };
+        let core = self.core.clone();
+        let io = |source| core.read_error(segment.id, source);
         let entries = self.core.with_entries(segment, partition, |entries| {
             let from = entries.partition_point(|entry| entry.seq <= seq).saturating_sub(1);
             let to = entries.len().min(from + 2 * AHEAD_ENTRIES);

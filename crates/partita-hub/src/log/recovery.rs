@@ -16,7 +16,7 @@ use super::format::{
     Acknowledged, BLOCK, NewSegment, ProducerEntry, Seed, SegmentHeader, StoreId, Table, TableEntry,
 };
 use super::index::LiveIndex;
-use super::loss::{self, Loss};
+use super::missing_events::{self, Loss, Segments};
 use super::producers::Producers;
 use super::scan::{EVENT_BYTES_MIN, PlacedBatch, Scan, ScanInput, scan};
 use super::segment::{SEGMENT_ID_MAX, Segment, SegmentParts, segment_id, segment_path};
@@ -55,6 +55,18 @@ pub struct Damage {
     pub segment: u64,
     /// The bytes in its file.
     pub bytes: Range<u64>,
+    /// Whether they are not there: the file ends before them.
+    pub cut_off: bool,
+}
+
+impl fmt::Display for Damage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (segment, from, to) = (self.segment, self.bytes.start, self.bytes.end);
+        match self.cut_off {
+            true => write!(f, "segment {segment:016x} was cut off at byte {from} of {to}"),
+            false => write!(f, "segment {segment:016x} is damaged from byte {from} to {to}"),
+        }
+    }
 }
 
 impl Recovery {
@@ -67,16 +79,17 @@ impl Recovery {
 impl fmt::Display for Recovery {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ms = self.elapsed.as_millis();
-        write!(f, "{} segments, {} writes, opened in {ms} ms", self.segments, self.mode)?;
+        let s = if self.segments == 1 { "" } else { "s" };
+        write!(f, "{} segment{s}, {} writes, opened in {ms} ms", self.segments, self.mode)?;
         if self.torn_bytes > 0 {
             write!(f, "; dropped {} bytes of an unfinished commit", self.torn_bytes)?;
         }
         for damage in &self.damage {
-            let (from, to) = (damage.bytes.start, damage.bytes.end);
-            write!(f, "; segment {:016x} is damaged from byte {from} to {to}", damage.segment)?;
+            write!(f, "; {damage}")?;
         }
         for missing in &self.missing {
-            write!(f, "; segments {:016x} to {:016x} are missing", missing.start, missing.end - 1)?;
+            let are = if missing.end - missing.start == 1 { "is" } else { "are" };
+            write!(f, "; {} {are} missing", Segments(missing))?;
         }
         if let Some(loss) = &self.lost {
             write!(f, "; goes on without {loss}")?;
@@ -198,10 +211,14 @@ pub(crate) fn open(
     let begin = |error| OpenError::io("creating a segment", dir, error);
     let mut writer = match found.is_empty() {
         true => {
-            recovery.lost = known.as_ref().and_then(|known| loss::compare(known, &[], 0));
+            recovery.lost = known.as_ref().and_then(|known| missing_events::compare(known, &[], 0));
             refuse_unless_accepted(&core, &recovery)?;
             tidy()?;
-            create(&core, known.as_ref()).map_err(begin)?
+            let writer = create(&core, known.as_ref()).map_err(begin)?;
+            if let Some(loss) = &mut recovery.lost {
+                loss.skip(&[], &read(&core.ends));
+            }
+            writer
         }
         false => {
             let mut writer = resume(&core, found, known.as_ref(), &mut recovery)?;
@@ -312,7 +329,7 @@ fn create(core: &Arc<Core>, lost: Option<&Acknowledged>) -> io::Result<Writer> {
     let spare = core.spares.take(bytes).map_err(io::Error::other)?;
     let mut table = vec![Default::default(); core.settings.partitions as usize];
     if let Some(lost) = lost {
-        table = loss::beyond(lost, &table);
+        table = missing_events::beyond(lost, &table, core.settings.clock.now_ms());
     }
     let last_time = newest_time(&table);
     let (segment, boot) = lost.map_or((1, 1), |lost| (lost.segment + 1, lost.boot + 1));
@@ -369,14 +386,14 @@ fn resume(
         let newest = at + 1 == found.len();
         let start = start_of(core, segment, last.as_ref());
         if segment.header.is_none() {
-            recovery.damage.push(Damage { segment: segment.id, bytes: 0..BLOCK as u64 });
+            recovery.damage.push(Damage { segment: segment.id, bytes: 0..BLOCK as u64, cut_off: false });
         }
         // What is missing of a file that was shortened.
         let known = segment.header.is_some().then_some(segment.capacity);
         let missing =
             segment.len.max(BLOCK as u64)..told.map(|(header, _)| header.prev_end).or(known).unwrap_or(0);
         if !missing.is_empty() {
-            recovery.damage.push(Damage { segment: segment.id, bytes: missing });
+            recovery.damage.push(Damage { segment: segment.id, bytes: missing, cut_off: true });
         }
         let (end, table, live) = match told {
             Some((header, _)) if !start.guessed => (header.prev_end.min(segment.len), start.table, None),
@@ -430,16 +447,22 @@ fn resume(
         return Err(OpenError::FewerPartitions { hub: core.hub, found, asked });
     }
     last.table.resize(asked as usize, Default::default());
+    let now_ms = core.settings.clock.now_ms();
+    let known = known.map(|known| missing_events::as_of(known, last.boot_max));
+    let known = known.as_ref();
+    missing_events::settle(known, &last.found, now_ms, &mut last.table);
+    // Retention goes by it, also for events that are damaged.
+    active.advance(active.end(), newest_time(&last.table));
     // Damage is told from a loss by what follows it. In a file that was shortened nothing does.
     let ends: Vec<u64> = match active.is_sealed() {
         true => last.found.clone(),
         false => last.table.iter().map(|entry| entry.next_seq).collect(),
     };
-    recovery.lost = known.and_then(|known| loss::compare(known, &ends, active.id));
+    recovery.lost = known.and_then(|known| missing_events::compare(known, &ends, active.id));
     refuse_unless_accepted(core, recovery)?;
     let lost = known.filter(|_| recovery.lost.is_some());
     if let Some(known) = lost {
-        last.table = loss::beyond(known, &last.table);
+        last.table = missing_events::beyond(known, &last.table, now_ms);
         if let Some(loss) = &mut recovery.lost {
             loss.skip(&last.found, &last.table);
         }
@@ -543,7 +566,7 @@ fn scan_segment(
 fn report(found: &mut Scan, segment: u64, recovery: &mut Recovery) {
     recovery.groups += found.groups;
     recovery.torn_bytes += found.torn;
-    recovery.damage.extend(found.damage.drain(..).map(|bytes| Damage { segment, bytes }));
+    recovery.damage.extend(found.damage.drain(..).map(|bytes| Damage { segment, bytes, cut_off: false }));
 }
 
 /// Scans a segment that no header after it closes. Returns also the partitions at its start, and its index.

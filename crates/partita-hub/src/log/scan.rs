@@ -280,7 +280,8 @@ impl<'a> Scanner<'a> {
         entry.last_time = batch.time_ms;
         entry.last_offset = match whole {
             true => batch.last_offset(&self.bytes[pos + batch.head_len()..]),
-            false => batch.base_offset,
+            // Not known; no event of the batch has a higher one, and readers must not take those for ones still to come.
+            false => batch.next_offset().saturating_sub(1).max(batch.base_offset),
         };
         self.settled[p] = self.damaged_bytes;
         if let (Some(producers), Some(stamp)) = (&mut self.producers, batch.producer) {
@@ -347,8 +348,11 @@ impl<'a> Scanner<'a> {
             // Events may have been lost whose numbers nothing tells. Numbers are never used twice, so skip as many as
             // there can have been; a reader gets an error for them.
             let lost = self.damaged_bytes - settled;
-            entry.next_seq += lost.div_ceil(EVENT_BYTES_MIN);
-            entry.next_offset += lost;
+            if lost > 0 {
+                entry.next_seq += lost.div_ceil(EVENT_BYTES_MIN);
+                entry.next_offset += lost;
+                entry.last_offset = entry.next_offset - 1;
+            }
         }
         for ((first, entry), _) in
             self.first.iter_mut().zip(&self.table).zip(&self.guessed).filter(|(_, guessed)| **guessed)

@@ -18,6 +18,7 @@ use super::recovery::Recovery;
 use super::removal;
 use super::segment::number;
 use super::settings::Settings;
+use super::witness;
 
 pub(crate) const STORE: &str = "STORE";
 const HUB_NUMBER_MAX: u64 = 1 << 48;
@@ -66,7 +67,7 @@ impl Store {
         let names: Vec<String> = names.into_iter().filter(|name| name != "lost+found").collect();
         let has_store = names.iter().any(|name| name == STORE);
         if !has_store && !names.is_empty() {
-            return Err(OpenError::Foreign { path });
+            return Err(without_store(&*disk, path)?);
         }
         let file = path.join(STORE);
         let lock = lock_data(&*disk, &path)?;
@@ -131,9 +132,20 @@ impl Store {
 
     /// Opens the log of a hub, making it if it is not there. The directory stays locked as long as the log is open.
     pub fn open_hub(&self, hub: u64, settings: Settings) -> Result<(HubLog, Recovery), OpenError> {
+        self.open_hub_as(hub, &hub.to_string(), settings)
+    }
+
+    /// The same, for a hub that people know by a name.
+    pub(crate) fn open_hub_as(
+        &self,
+        hub: u64,
+        name: &str,
+        settings: Settings,
+    ) -> Result<(HubLog, Recovery), OpenError> {
         let dir = self.hub_dir(hub);
         let (core, writer, recovery) =
             super::recovery::open(self.disk.clone(), &dir, self.id, hub, settings)?;
+        core.introduce(name);
         let log = HubLog::start(core, writer, self.lock.clone())
             .map_err(|error| OpenError::io("starting a thread", dir, error))?;
         Ok((log, recovery))
@@ -205,6 +217,17 @@ impl Store {
     pub(crate) fn disk(&self) -> Arc<dyn Disk> {
         self.disk.clone()
     }
+}
+
+/// What a user is told about a directory that is not empty and has no `STORE`: ours has hubs, or bears witness to some.
+pub(crate) fn without_store(disk: &dyn Disk, path: PathBuf) -> Result<OpenError, OpenError> {
+    let witnessed = witness::hubs(disk, &path);
+    let witnessed =
+        witnessed.map_err(|error| OpenError::io("listing", witness::witness_dir(&path), error))?;
+    Ok(match witnessed.is_empty() && hub_numbers(disk, &path)?.is_empty() {
+        true => OpenError::Foreign { path },
+        false => OpenError::NoStore { path },
+    })
 }
 
 /// What a user is told about a `STORE` that is not taken.

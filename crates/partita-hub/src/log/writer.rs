@@ -460,7 +460,7 @@ impl Writer {
 
     fn abandon(&mut self, error: &io::Error) {
         tracing::error!(
-            hub = self.core.hub,
+            hub = self.core.label(),
             segment = self.segment.id,
             end = self.end,
             %error,
@@ -470,7 +470,7 @@ impl Writer {
     }
 
     fn give_up(&mut self, error: &io::Error) -> AppendError {
-        tracing::error!(hub = self.core.hub, %error, "write failed twice, the hub takes no more events");
+        tracing::error!(hub = self.core.label(), %error, "write failed twice, the hub takes no more events");
         let reason = error.to_string();
         self.failed = Some(reason.clone());
         AppendError::ReadOnly { reason }

@@ -82,6 +82,9 @@ fn allowed(
     }
 }
 
+/// Partita's own: the last event that a reader gets, where those after it are lost and that was accepted.
+const LAST_READABLE: &str = "partita_last_readable_sequence_number";
+
 fn describe_hub(hub: &Hub) -> Pairs {
     let partitions = hub.partitions();
     let ids = (0..partitions).map(|number| Value::from(number.to_string()));
@@ -106,7 +109,8 @@ fn describe_partition(hub: &Hub, number: u32) -> Pairs {
     let last_time = info.and_then(|info| info.last_time_ms).unwrap_or(YEAR_ONE_MS);
     // A partition that never had an event begins where it ends, before 0.
     let begin = if next == 0 { -1 } else { first.cast_signed() };
-    vec![
+    let readable = hub.log().readable_seqs(number);
+    let mut pairs = vec![
         ("name", Value::from(hub.name().as_str())),
         ("type", Value::from(PARTITION)),
         ("partition", Value::from(number.to_string())),
@@ -120,6 +124,11 @@ fn describe_partition(hub: &Hub, number: u32) -> Pairs {
             Value::from(last_offset.map_or("-1".to_owned(), |offset| offset.to_string())),
         ),
         ("last_enqueued_time_utc", Value::Timestamp(Timestamp(last_time))),
-        ("is_partition_empty", Value::Boolean(first == next)),
-    ]
+        ("is_partition_empty", Value::Boolean(readable.is_empty())),
+    ];
+    if readable.end < next {
+        // Partita's own: whoever reads to the end would wait for events that are lost.
+        pairs.push((LAST_READABLE, Value::Long(readable.end.cast_signed() - 1)));
+    }
+    pairs
 }

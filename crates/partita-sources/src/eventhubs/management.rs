@@ -33,6 +33,9 @@ pub struct PartitionProperties {
     pub end: LastEnqueued,
     /// Whether it holds no event.
     pub is_empty: bool,
+    /// The last event that a reader gets, if those from there to the end are lost and that was accepted. Partita's hub says so, the
+    /// service never does.
+    pub last_readable: Option<SequenceNumber>,
 }
 
 /// Asks for the hub.
@@ -71,6 +74,7 @@ pub(crate) async fn partition(
         // The service says -1 of a partition that never had an event.
         first: SequenceNumber(number("begin_sequence_number").unwrap_or(0).max(0)),
         is_empty: matches!(field(&reply, "is_partition_empty"), Some(Value::Boolean(true))),
+        last_readable: number("partita_last_readable_sequence_number").map(SequenceNumber),
         end: LastEnqueued { position, enqueued_time, retrieved: Timestamp::now() },
     })
 }

@@ -1,5 +1,7 @@
 //! Reads one partition.
 
+use std::ops::Range;
+
 use futures_util::future::BoxFuture;
 use partita_core::model::{Event, LastEnqueued, PartitionId, Position, SequenceNumber};
 use partita_core::source::{Gap, GapCause, Gaps, PartitionReader, SourceError};
@@ -19,16 +21,18 @@ pub(super) struct Reader {
 }
 
 /// Where the reader is in its partition, by the numbers of the events. A hub does not say that it passes over events that it
-/// no longer has; the numbers do, because those of a partition follow one another.
+/// no longer has; the numbers do, because those of a partition follow one another. Partita's hub says so where a reader starts.
 #[derive(Debug)]
 struct ReadPosition {
-    /// The number that is to come next. Not known before the first event where the start was no number.
+    /// The number that is to come next. Not known before the first event where the start was no number, unless the hub says what
+    /// it has lost there.
     next: Option<i64>,
     gaps: Gaps,
 }
 
 impl ReadPosition {
-    fn new(from: &Position) -> Self {
+    /// `lost`: the numbers of the first events, if the hub said that they are lost.
+    fn new(from: &Position, lost: Option<Range<i64>>) -> Self {
         let next = match from {
             // No event has a number below 0.
             Position::Sequence { sequence, inclusive } => {
@@ -36,7 +40,13 @@ impl ReadPosition {
             }
             Position::Earliest | Position::Latest | Position::Offset { .. } | Position::Time(_) => None,
         };
-        Self { next, gaps: Gaps::new() }
+        let mut place = Self { next, gaps: Gaps::new() };
+        if let Some(lost) = lost {
+            place.next = Some(next.unwrap_or(lost.start));
+            place.jumped(SequenceNumber(lost.end));
+            place.next = Some(lost.end);
+        }
+        place
     }
 
     /// Takes the number of the event that came.
@@ -64,8 +74,8 @@ impl Reader {
         from: &Position,
         last_enqueued: Option<LastEnqueued>,
     ) -> Self {
-        let batch = Batch::new().into_iter();
-        Self { link, partition, batch, last_enqueued, place: ReadPosition::new(from) }
+        let (batch, place) = (Batch::new().into_iter(), ReadPosition::new(from, link.lost()));
+        Self { link, partition, batch, last_enqueued, place }
     }
 
     /// Decodes up to `events_max` events of the batch at hand.
@@ -143,7 +153,7 @@ mod tests {
     use super::*;
 
     fn place(from: Position, numbers: &[i64]) -> Vec<std::ops::Range<i64>> {
-        let mut place = ReadPosition::new(&from);
+        let mut place = ReadPosition::new(&from, None);
         numbers.iter().for_each(|number| place.came(SequenceNumber(*number)));
         std::iter::from_fn(|| place.gaps.take()).filter_map(|gap| gap.range()).collect()
     }
@@ -157,6 +167,22 @@ mod tests {
         assert_eq!(place(Position::at_sequence(seven), &[8]), [7..8]);
         assert_eq!(place(Position::after_sequence(SequenceNumber(-2)), &[0]), []);
         assert_eq!(place(Position::Earliest, &[9]), []);
+    }
+
+    #[test]
+    fn a_start_that_the_hub_says_to_be_lost_is_a_gap() {
+        for from in
+            [Position::Earliest, Position::at_offset(Offset::number(4_711)), Position::Time(Timestamp(5))]
+        {
+            let mut place = ReadPosition::new(&from, Some(3..9));
+            assert_eq!(place.gaps.take().and_then(|gap| gap.range()), Some(3..9), "before any event comes");
+            [9, 10].iter().for_each(|number| place.came(SequenceNumber(*number)));
+            assert_eq!(place.gaps.take(), None, "once");
+        }
+        let mut place = ReadPosition::new(&Position::at_sequence(SequenceNumber(5)), Some(5..9));
+        place.came(SequenceNumber(9));
+        assert_eq!(place.gaps.take().and_then(|gap| gap.range()), Some(5..9));
+        assert_eq!(place.gaps.take(), None);
     }
 
     #[test]

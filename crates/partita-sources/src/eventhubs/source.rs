@@ -20,8 +20,8 @@ const NAME_CHARS_MAX: usize = 64;
 /// whoever opens the next reader connects again. "Latest" is the end of the partition when the reader is opened.
 ///
 /// The service passes over events that it no longer has without a word. The numbers of a partition's events follow one
-/// another, so a reader finds every gap by them and tells it. Only at a start by offset or time is there no number to compare
-/// with. A hub with log compaction leaves numbers out on purpose: each of these is told as a gap, too.
+/// another, so a reader finds every gap by them and tells it. At a start that is no number there is none to compare with: Partita's
+/// hub says if it has lost the events there, the service says nothing. A hub with log compaction leaves numbers out on purpose: each of these is told as a gap, too.
 ///
 /// The body of an event shares memory with the events that it arrived with, at most 256 KiB: copy what is kept for long.
 #[derive(Clone, Debug)]

@@ -1,6 +1,6 @@
 //! The `damage` file of a hub: which events are lost, and which of these losses were accepted.
 
-use super::super::lost::LostRange;
+use super::super::lost_ranges::LostRange;
 use super::{StoreId, put, u32_at, u64_at};
 
 const MAGIC: [u8; 8] = *b"PARTDMG\n";

@@ -1,5 +1,6 @@
 //! Damage and every kind of reader: nothing is passed over unasked, and every reader is told the same exact range.
 
+use super::super::book::VERIFIED_AT_START_MAX;
 use super::super::position::{LogPosition, resolve};
 use super::damage::{contents, flip, restore, segments};
 use super::*;
@@ -265,4 +266,100 @@ fn a_damaged_file_of_known_damage_gives_nothing_up() {
     let bench = Bench::open(&flip(&content, path, 300), small(2)).expect("opens");
     let (_, error) = follow(&bench, partition, LogPosition::Earliest);
     assert!(matches!(error, Some(ReadError::Corrupt { .. })), "{error:?}");
+}
+
+/// What every kind of client is told about the end of a partition covers all that may have been there: one that compares its
+/// start with that end must not take damaged events for ones that are still to come.
+#[test]
+fn the_end_of_a_partition_covers_its_damaged_events_by_number_offset_and_time() {
+    for (clean, groups) in [(true, 1), (false, 1), (true, 30), (false, 30)] {
+        let disk = SimDisk::new(1);
+        let (now, clock) = hand_clock();
+        let mut bench = Bench::open(&disk, Settings { clock: clock.clone(), ..small(1) }).expect("opens");
+        for group in 0..groups {
+            now.fetch_add(10, Ordering::SeqCst);
+            bench.keeper.step();
+            let events = (0..9).map(|n| format!("event {group}.{n} {}", "y".repeat(40))).collect();
+            bench.commit(&[(0, events)]).expect("committed");
+        }
+        let end = bench.core.segments.read().expect("unpoisoned").back().expect("active").end() as usize;
+        let (seq, last) = bench.read_all(0).0.pop_last().expect("events");
+        bench.writer.mark();
+        if clean {
+            bench.keeper.record(true);
+        }
+        drop(bench);
+        now.fetch_add(1_000, Ordering::SeqCst);
+        let content = contents(&disk);
+        let path = segments(&content).pop().expect("there").clone();
+        // The last group: its header, its batch's header and the events.
+        for at in (end - 450..end).step_by(7) {
+            let what = format!("{groups} groups, clean: {clean}, {} bytes before the end", end - at);
+            let disk = flip(&content, &path, at * 8);
+            let settings = Settings { clock: clock.clone(), ..small(1) };
+            let bench = Bench::open(&disk, settings).expect("opens");
+            let told = bench.core.ends.read().expect("unpoisoned")[0];
+            assert!(told.next_seq > seq, "{what}");
+            assert!(
+                told.last_offset >= last.offset && told.last_offset < told.next_offset,
+                "{what}: {told:?}"
+            );
+            assert!(told.last_time >= last.time_ms, "{what}: {told:?}");
+            if clean {
+                // The record knows it.
+                assert_eq!(told.next_seq, seq + 1, "{what}");
+            }
+            for from in [LogPosition::Offset(last.offset), LogPosition::Time(last.time_ms)] {
+                let (got, error) = follow(&bench, 0, from);
+                assert!(
+                    got.contains(&seq) || matches!(error, Some(ReadError::Corrupt { .. })),
+                    "{what}: {error:?}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn a_start_looks_at_marked_damage_again_and_clears_what_reads_well() {
+    let disk = SimDisk::new(1);
+    let wanted = timed(&disk, 900);
+    let content = contents(&disk);
+    let sealed = segments(&content).len() - 1;
+    assert!(sealed > VERIFIED_AT_START_MAX, "{sealed}");
+    let damaged = restore(&content);
+    for path in segments(&content).iter().take(sealed) {
+        let mut bytes = content[*path].clone();
+        bytes[9_000..9_500].fill(0xff);
+        damaged.set_content(path, bytes);
+    }
+    let bench = Bench::open(&damaged, small(2)).expect("opens");
+    bench.core.check(&|_, _| true).expect("not stopped");
+    let marked = known(&bench);
+    assert!(marked.len() >= sealed, "{marked:?}");
+    drop(bench);
+    // Nothing was mended: all stays as it was.
+    let bench = Bench::open(&damaged, small(2)).expect("opens");
+    assert_eq!(known(&bench), marked);
+    drop(bench);
+    // One file is put back, then all of them.
+    let mended = contents(&damaged);
+    let disk = restore(&mended);
+    disk.set_content(segments(&content)[0], content[segments(&content)[0]].clone());
+    let bench = Bench::open(&disk, small(2)).expect("opens");
+    let left = known(&bench);
+    assert!(left.len() < marked.len() && left.iter().all(|range| marked.contains(range)), "{left:?}");
+    drop(bench);
+    for path in segments(&content) {
+        disk.set_content(path, content[path].clone());
+    }
+    let mut bench = Bench::open(&disk, Settings { clock: hand_clock().1, ..small(2) }).expect("opens");
+    // A start looks at a few, so that it does not take long; the rest is done in the background.
+    for _ in 0..sealed {
+        bench.keeper.step();
+    }
+    assert_eq!(known(&bench), []);
+    assert!((0..2).map(|p| bench.read_all(p).0).eq(wanted), "everything can be read");
+    drop(bench);
+    assert_eq!(known(&Bench::open(&disk, small(2)).expect("opens")), [], "for good");
 }

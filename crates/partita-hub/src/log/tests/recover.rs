@@ -205,7 +205,7 @@ fn counters_outlive_the_events() {
     assert_eq!((next.first_seq, next.first_offset), (1, only.first_offset + 29));
     let mut reader = LogReader::new(bench.core.clone(), 1, 0);
     let error = reader.read(1, &mut Vec::new()).expect_err("gone");
-    assert_eq!(error.to_string(), "events 0 to 0 of partition 1 are gone: the oldest one left is 1");
+    assert_eq!(error.to_string(), "event 0 of partition 1 is gone: the oldest one left is 1");
 }
 
 #[test]

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use partita_amqp::connection::{Connection, Delivery, DeliveryRange, LinkId, SessionId};
 use partita_amqp::performative::{Attach, DeliveryState, Error, condition};
+use partita_core::model::Value;
 use tokio::sync::{Notify, mpsc};
 
 use super::command::Reply;
@@ -19,6 +20,10 @@ const SHARED_BYTES_MIN: usize = 64 * 1024;
 
 /// Batches beyond the credit: a hub may send a little more than it may.
 const BATCHES_EXTRA: usize = 64;
+
+/// Partita's own: the first number that was to be delivered and is lost, and the number with which reading goes on.
+const LOST_FROM: &str = "partita:lost-from";
+const LOST_NEXT: &str = "partita:lost-next";
 
 #[derive(Debug)]
 pub(super) struct Receiver {
@@ -76,9 +81,13 @@ impl Receiver {
 
     /// Hands the reader its end, if the hub granted the link.
     pub(super) fn settle_opening(&mut self) {
-        if self.granted.take().is_some_and(|granted| granted.source.is_some())
-            && let Some((end, reply)) = self.opening.take()
+        if let Some(granted) = self.granted.take().filter(|granted| granted.source.is_some())
+            && let Some((mut end, reply)) = self.opening.take()
         {
+            let number = |name| granted.property(name).and_then(Value::as_i64);
+            if let (Some(from), Some(next)) = (number(LOST_FROM), number(LOST_NEXT)) {
+                end.starts_lost(from..next);
+            }
             // If nobody waits any more, dropping the end detaches the link.
             let _ = reply.send(Ok(end));
         }

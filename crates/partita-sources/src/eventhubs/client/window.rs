@@ -1,6 +1,7 @@
 //! What a reader shares with the connection's task: how much it took, and whether it is gone. Counters and no lock; the task
 //! looks at them whenever it runs, and is woken when it matters.
 
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -56,6 +57,7 @@ pub(crate) struct ReaderEnd {
     /// Half of the queue, in events and in bytes: so much is taken before the task is woken for it.
     half: (u64, u64),
     untold: (u64, u64),
+    lost: Option<Range<i64>>,
 }
 
 impl ReaderEnd {
@@ -65,7 +67,18 @@ impl ReaderEnd {
         events_max: usize,
         bytes_max: usize,
     ) -> Self {
-        Self { batches, window, half: (events_max as u64 / 2, bytes_max as u64 / 2), untold: (0, 0) }
+        let half = (events_max as u64 / 2, bytes_max as u64 / 2);
+        Self { batches, window, half, untold: (0, 0), lost: None }
+    }
+
+    /// Notes that the hub has lost the events that the reader was to start with.
+    pub(super) fn starts_lost(&mut self, lost: Range<i64>) {
+        self.lost = Some(lost);
+    }
+
+    /// The numbers of the events that the reader was to start with, if the hub said that they are lost.
+    pub(crate) fn lost(&self) -> Option<Range<i64>> {
+        self.lost.clone()
     }
 
     /// The next events. Dropping the future loses none. After an error there is only that error.

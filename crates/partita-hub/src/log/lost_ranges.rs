@@ -16,7 +16,8 @@ pub struct LostRange {
     pub first: u64,
     /// The first event after the range, readable or the next to be appended.
     pub next: u64,
-    /// The segment in which they were, or the one before a segment that is missing.
+    /// The segment in which they were, or the one before a segment that is missing; the one that begins behind them if their
+    /// loss was accepted at a start.
     pub segment: u64,
     /// Whether all these numbers were given to events. If not, there were at most as many: numbers were skipped because
     /// nothing told how many events the damaged bytes held.
@@ -46,13 +47,36 @@ impl LostRange {
     }
 }
 
+/// Events from the first up to before the second number, in words.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Events(pub(crate) u64, pub(crate) u64);
+
+impl Events {
+    fn is_one(self) -> bool {
+        self.1.saturating_sub(self.0) == 1
+    }
+
+    /// "is", or "are".
+    pub(crate) fn are(self) -> &'static str {
+        if self.is_one() { "is" } else { "are" }
+    }
+
+    /// "it", or "these events".
+    pub(crate) fn them(self) -> &'static str {
+        if self.is_one() { "it" } else { "these events" }
+    }
+}
+
+impl fmt::Display for Events {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (first, last) = (self.0, self.1.saturating_sub(1));
+        if self.is_one() { write!(f, "event {first}") } else { write!(f, "events {first} to {last}") }
+    }
+}
+
 impl fmt::Display for LostRange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { partition, first, .. } = self;
-        match self.events() {
-            1 => write!(f, "event {first} of partition {partition}")?,
-            _ => write!(f, "events {first} to {} of partition {partition}", self.last())?,
-        }
+        write!(f, "{} of partition {}", Events(self.first, self.next), self.partition)?;
         if self.certain { Ok(()) } else { f.write_str(" (at most)") }
     }
 }
@@ -64,6 +88,17 @@ pub(crate) enum NotLost {
     Readable(u64),
     /// There are too many ranges already.
     TooMany,
+}
+
+/// What looking through a segment led to.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Looked {
+    /// What was not known before.
+    pub(crate) fresh: Vec<LostRange>,
+    /// What was lost, and can be read again.
+    pub(crate) mended: Vec<LostRange>,
+    /// Whether anything is to be written down.
+    pub(crate) changed: bool,
 }
 
 /// The lost ranges of a hub: in order, none overlaps another.
@@ -123,31 +158,40 @@ impl Losses {
         Some(found)
     }
 
-    /// A segment was looked through, and these are all that is lost in it. What was accepted stays accepted. Returns what
-    /// was not known before, and whether anything changed.
-    pub(crate) fn found(&mut self, segment: u64, lost: &[LostRange]) -> (Vec<LostRange>, bool) {
+    /// What is left of a range without those that are here.
+    fn rest_of(&self, range: &LostRange) -> Vec<LostRange> {
+        let known = self.0.iter().filter(|known| known.partition == range.partition);
+        part_without(range, &known.map(|known| known.first..known.next).collect::<Vec<_>>())
+    }
+
+    /// A segment was looked through, and these are all that is lost in it. What was accepted stays accepted.
+    pub(crate) fn found(&mut self, segment: u64, lost: &[LostRange]) -> Looked {
         let before = self.clone();
         self.0.retain(|range| range.accepted || range.segment != segment);
-        let mut fresh = Vec::new();
-        for range in lost {
-            let known: Vec<Range<u64>> = self
-                .0
-                .iter()
-                .filter(|known| known.partition == range.partition)
-                .map(|known| known.first..known.next)
-                .collect();
-            fresh.extend(without(range.first..range.next, &known).into_iter().map(|rest| LostRange {
-                first: rest.start,
-                next: rest.end,
-                ..*range
-            }));
-        }
+        let mut fresh: Vec<LostRange> = lost.iter().flat_map(|range| self.rest_of(range)).collect();
         let room = RANGES_MAX.saturating_sub(self.0.len());
         self.0.extend(fresh.iter().take(room));
         self.0.sort_by_key(|range| (range.partition, range.first));
         fresh.retain(|range| before.at(range.partition, range.first).is_none());
-        let changed = *self != before;
-        (fresh, changed)
+        let here = before.0.iter().filter(|range| !range.accepted && range.segment == segment);
+        let mended = here.flat_map(|range| self.rest_of(range)).collect();
+        Looked { fresh, mended, changed: *self != before }
+    }
+
+    /// The segments in which events are lost and nobody accepted that, in order.
+    pub(crate) fn marked_segments(&self) -> Vec<u64> {
+        let mut marked: Vec<u64> =
+            self.0.iter().filter(|range| !range.accepted).map(|range| range.segment).collect();
+        marked.sort_unstable();
+        marked.dedup();
+        marked
+    }
+
+    /// Where the loss begins that was accepted and reaches up to a partition's oldest event: events that are lost from the
+    /// start of the partition.
+    pub(crate) fn before(&self, partition: u32, oldest: u64) -> Option<u64> {
+        let last = self.at(partition, oldest.checked_sub(1)?)?;
+        last.accepted.then_some(last.first)
     }
 
     /// Accepts the loss of a range, every event of which must be lost.
@@ -179,18 +223,30 @@ impl Losses {
         Ok(())
     }
 
-    /// Notes the loss of ranges that was accepted before anybody looked there.
-    pub(crate) fn give_up(&mut self, newest: u64, ranges: &[LostRange]) -> Result<(), NotLost> {
-        self.found(newest, ranges);
-        ranges.iter().try_for_each(|range| self.accept(range.partition, range.first..range.next))
+    /// Notes the loss of ranges that was accepted before anybody looked there. They take the place of what was known of them.
+    pub(crate) fn give_up(&mut self, ranges: &[LostRange]) -> Result<(), NotLost> {
+        for range in ranges {
+            let rest = |known: &LostRange| match known.partition == range.partition {
+                true => part_without(known, &[range.first..range.next]),
+                false => vec![*known],
+            };
+            let accepted = LostRange { accepted: true, ..*range };
+            self.0 = self.0.iter().flat_map(rest).chain([accepted]).collect();
+        }
+        self.0.sort_by_key(|range| (range.partition, range.first));
+        if self.0.len() > RANGES_MAX { Err(NotLost::TooMany) } else { Ok(()) }
     }
 
-    /// Forgets what lies before each partition's first event: retention removed it. True if there was anything.
-    pub(crate) fn forget_before(&mut self, first_seq: impl Fn(u32) -> u64) -> bool {
+    /// Forgets what lies before each partition's oldest event: retention removed it. A loss that was accepted where the
+    /// oldest segment begins stays: nothing but that loss is before it. True if there was anything to forget.
+    pub(crate) fn forget_before(&mut self, oldest_segment: u64, oldest_seq: impl Fn(u32) -> u64) -> bool {
         let before = self.0.len();
         let mut cut = false;
         self.0.retain_mut(|range| {
-            let first = first_seq(range.partition);
+            let first = oldest_seq(range.partition);
+            if range.accepted && range.segment >= oldest_segment && range.next >= first {
+                return true;
+            }
             cut |= range.first < first;
             range.first = range.first.max(first);
             range.first < range.next
@@ -208,6 +264,12 @@ fn push(out: &mut Vec<LostRange>, range: LostRange) {
         }
         _ => out.push(range),
     }
+}
+
+/// The parts of a lost range that are left without others, which are in order.
+fn part_without(range: &LostRange, others: &[Range<u64>]) -> Vec<LostRange> {
+    let rest = without(range.first..range.next, others).into_iter();
+    rest.map(|rest| LostRange { first: rest.start, next: rest.end, ..*range }).collect()
 }
 
 /// What is left of a range without others, which are in order.
@@ -263,21 +325,49 @@ mod tests {
     }
 
     #[test]
+    fn a_loss_accepted_at_a_start_takes_the_place_of_damage_that_was_known() {
+        let mut losses = Losses::of(vec![lost(0, 2, 6, 1), lost(0, 8, 30, 2), lost(1, 2, 6, 1)]);
+        losses.give_up(&[lost(0, 5, 20, 3)]).expect("room");
+        assert_eq!(view(&losses), [(2, 5, false), (5, 20, true), (20, 30, false), (2, 6, false)]);
+        assert_eq!(losses.ranges()[1].segment, 3);
+    }
+
+    #[test]
     fn looking_again_forgets_what_was_mended_and_keeps_what_was_accepted() {
         let mut losses = Losses::of(vec![lost(0, 5, 9, 1), lost(0, 20, 22, 2)]);
         losses.accept(0, 5..7).expect("lost");
-        let (fresh, changed) = losses.found(1, &[lost(0, 5, 9, 1), lost(1, 3, 4, 1)]);
-        assert!(changed);
-        assert_eq!(fresh, [lost(1, 3, 4, 1)], "the rest was known");
-        assert_eq!(losses.found(1, &[]).0, []);
+        let looked = losses.found(1, &[lost(0, 5, 9, 1), lost(1, 3, 4, 1)]);
+        assert!(looked.changed);
+        assert_eq!(looked.fresh, [lost(1, 3, 4, 1)], "the rest was known");
+        assert_eq!(looked.mended, []);
+        assert_eq!(losses.marked_segments(), [1, 2]);
+        let looked = losses.found(1, &[lost(0, 8, 9, 1)]);
+        assert_eq!((looked.fresh, looked.mended), (vec![], vec![lost(0, 7, 8, 1), lost(1, 3, 4, 1)]));
+        assert_eq!(losses.found(1, &[]).mended, [lost(0, 8, 9, 1)]);
         assert_eq!(view(&losses), [(5, 7, true), (20, 22, false)]);
+        assert_eq!(losses.marked_segments(), [2]);
     }
 
     #[test]
     fn retention_removes_facts_about_removed_events() {
         let mut losses = Losses::of(vec![lost(0, 5, 9, 1), lost(1, 5, 9, 1)]);
-        assert!(losses.forget_before(|partition| if partition == 0 { 9 } else { 6 }));
+        assert!(losses.forget_before(1, |partition| if partition == 0 { 9 } else { 6 }));
         assert_eq!(losses.ranges(), [lost(1, 6, 9, 1)]);
-        assert!(!losses.forget_before(|_| 6));
+        assert!(!losses.forget_before(1, |_| 6));
+    }
+
+    #[test]
+    fn a_loss_accepted_at_the_start_is_known_until_retention_goes_beyond_it() {
+        let mut losses = Losses::of(vec![lost(0, 5, 9, 4), lost(1, 0, 3, 4)]);
+        losses.accept(0, 5..9).expect("lost");
+        assert!(losses.forget_before(4, |partition| if partition == 0 { 9 } else { 3 }));
+        assert_eq!(view(&losses), [(5, 9, true)], "what nobody accepted is not kept");
+        assert_eq!((losses.before(0, 9), losses.before(0, 10), losses.before(1, 3)), (Some(5), None, None));
+        assert_eq!(losses.before(0, 0), None);
+        let mut removed = losses.clone();
+        assert!(removed.forget_before(5, |_| 9), "the segment after it is the oldest");
+        assert_eq!(view(&removed), []);
+        assert!(losses.forget_before(4, |_| 10));
+        assert_eq!(view(&losses), []);
     }
 }
