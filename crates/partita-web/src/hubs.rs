@@ -29,8 +29,10 @@ pub(crate) struct HubView {
     events: u64,
     /// How much its log takes.
     bytes: u64,
-    /// Whether a disk failed and it takes no more events.
+    /// Whether it takes no more events: a disk failed, or its files are gone.
     read_only: bool,
+    /// Why, in a sentence.
+    read_only_reason: Option<String>,
     /// The partitions that have lost events whose loss nobody accepted.
     damaged_partitions: Vec<String>,
     /// Whether nothing can be sent or read because somebody said so.
@@ -71,6 +73,7 @@ impl HubView {
         let lost = hub.log().lost().into_iter().filter(|range| !range.accepted);
         let mut damaged_partitions: Vec<_> = lost.map(|range| range.partition.to_string()).collect();
         damaged_partitions.dedup();
+        let refuses = hub.log().refuses();
         Self {
             name: hub.name().to_string(),
             partition_count: hub.partitions(),
@@ -80,7 +83,8 @@ impl HubView {
             retention_bytes: bytes_max,
             events: infos.map(|info| info.next_seq - info.first_seq).sum(),
             bytes: hub.log().size().1,
-            read_only: hub.log().is_read_only(),
+            read_only: refuses.is_some(),
+            read_only_reason: refuses.map(|why| why.to_string()),
             damaged_partitions,
             disabled: hub.is_disabled(),
         }

@@ -28,7 +28,7 @@ pub(crate) struct LossArgs {
     /// The hub
     hub: String,
     /// The partition
-    #[arg(long, short)]
+    #[arg(long, short, value_name = "ID", value_parser = parse_partition)]
     partition: u32,
     /// The first lost event's sequence number
     #[arg(long, value_name = "SEQ")]
@@ -130,10 +130,13 @@ fn print(out: &mut Out, checks: &[Value]) -> Result<(), Failure> {
         for partition in items(check, "partitions") {
             let lost = items(partition, "lost");
             let events: u64 = lost.iter().map(|range| last(range) - first(range) + 1).sum();
+            let unread = partition["unread_events"].as_u64().unwrap_or_default();
             let state = match lost.iter().all(|range| range["accepted"] == json!(true)) {
+                false => "damaged",
+                true if !check["displaced"].is_null() => "files gone",
+                true if unread > 0 => "unreadable",
                 true if lost.is_empty() => "safe",
                 true => "loss accepted",
-                false => "damaged",
             };
             rows.push(vec![
                 text(check, "hub"),
@@ -142,6 +145,7 @@ fn print(out: &mut Out, checks: &[Value]) -> Result<(), Failure> {
                 text(partition, "last_enqueued_sequence_number"),
                 grouped(partition["safe_events"].as_u64().unwrap_or_default()),
                 grouped(events),
+                grouped(unread),
                 state.to_owned(),
             ]);
         }
@@ -153,6 +157,7 @@ fn print(out: &mut Out, checks: &[Value]) -> Result<(), Failure> {
         ("LAST", true),
         ("SAFE", true),
         ("LOST", true),
+        ("UNREAD", true),
         ("STATE", false),
     ];
     crate::table::print(out, &columns, rows)?;
@@ -177,7 +182,20 @@ fn print(out: &mut Out, checks: &[Value]) -> Result<(), Failure> {
         let segments = counted(check["segments"].as_u64().unwrap_or_default(), "segment");
         let any_lost =
             items(check, "partitions").iter().any(|partition| !items(partition, "lost").is_empty());
+        let unread: u64 =
+            items(check, "partitions").iter().filter_map(|of| of["unread_events"].as_u64()).sum();
         let verdict = match (check["clean"] == json!(true), any_lost) {
+            _ if !check["displaced"].is_null() => {
+                let why = format!(
+                    "nothing is safe, {} while the hub runs: put the data directory back and restart the hub.",
+                    text(check, "displaced")
+                );
+                out.paint(Tone::Bad, &crate::output::tame(&why))
+            }
+            _ if unread > 0 => {
+                let why = format!("{} could not be read: check the disk.", counted(unread, "event"));
+                out.paint(Tone::Bad, &why)
+            }
             (true, false) => out.paint(Tone::Good, "everything is safe."),
             (true, true) => out.paint(Tone::Good, "all is safe but what was given up."),
             (false, true) => out.paint(Tone::Bad, "damaged; all events that are not named above are safe."),
@@ -241,8 +259,24 @@ pub(crate) fn accept(
     super::hub::done(&mut out, form, &said)
 }
 
+/// A partition's id as a number.
+pub(crate) fn parse_partition(text: &str) -> Result<u32, String> {
+    text.parse().map_err(|_| {
+        format!("{text:?} is no partition: write its id, such as 0; 'partita hub describe HUB' lists them")
+    })
+}
+
 fn offline(dir: &Path, error: &BrokerError) -> Failure {
     match error {
+        BrokerError::Log(OpenError::Io { source, .. })
+            if matches!(source.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) =>
+        {
+            Failure::Data(format!(
+                "there is no directory {}: name the one that 'partita serve --data' has, or leave out --data to ask a hub \
+                 that runs",
+                dir.display()
+            ))
+        }
         BrokerError::Log(OpenError::InUse { .. }) => Failure::Data(format!(
             "{} is in use by a hub that runs: leave out --data to ask that hub",
             dir.display()

@@ -257,6 +257,7 @@ fn list(out: &mut Out, answer: &Value) -> Result<(), Failure> {
     ];
     crate::table::print(out, &columns, hubs.iter().map(row).collect())?;
     for hub in hubs {
+        stopped(out, hub)?;
         let damaged = texts(hub, "damaged_partitions");
         if !damaged.is_empty() {
             let name = text(hub, "name");
@@ -269,18 +270,29 @@ fn list(out: &mut Out, answer: &Value) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Says why a hub does not do what hubs do.
+fn stopped(out: &mut Out, hub: &Value) -> Result<(), Failure> {
+    let name = text(hub, "name");
+    if hub["disabled"] == json!(true) {
+        out.line(&format!(
+            "Hub {name} is disabled: nothing can be sent or read until 'partita hub enable {name}'."
+        ))?;
+    }
+    // Its own words: it knows whether a disk failed or its files are gone.
+    if let Some(why) = hub["read_only_reason"].as_str() {
+        let why = why.strip_prefix("the hub ").unwrap_or(why);
+        out.line(&format!("Hub {name} {}.", crate::output::tame(why)))?;
+    }
+    Ok(())
+}
+
 fn describe(out: &mut Out, hub: &Value) -> Result<(), Failure> {
     out.line(&format!("hub      {}", text(hub, "name")))?;
     out.line(&format!("created  {}", text(hub, "created_at")))?;
     out.line(&format!("groups   {}", texts(hub, "consumer_groups").join(" ")))?;
     out.line(&format!("keeps    {}", retention(hub)))?;
     out.line(&format!("on disk  {}", Size(hub["bytes"].as_u64().unwrap_or_default())))?;
-    if hub["disabled"] == json!(true) {
-        out.line("It is disabled: nothing can be sent or read. 'partita hub enable' ends that.")?;
-    }
-    if hub["read_only"] == json!(true) {
-        out.line("It takes no events since a write failed: check the disk and restart the hub.")?;
-    }
+    stopped(out, hub)?;
     out.line("")?;
     let row = |partition: &Value| {
         let next = partition["last_enqueued_sequence_number"].as_u64().map_or(0, |last| last + 1);

@@ -206,12 +206,12 @@ fn print_all(
         };
         match next {
             Some(Said::Events(at, events)) => printer.print(at, &events, stop)?,
-            Some(Said::Note(text)) if !args.quiet => {
+            // Also if it is to be quiet: something is wrong.
+            Some(Said::Note(text)) => {
                 let mut err = Out::stderr();
                 let text = err.paint(Tone::Faint, &tame(&text));
                 err.line(&text)?;
             }
-            // Also if it is to be quiet: something is wrong.
             Some(Said::Missed(partition, gap)) => {
                 missed.add(&gap);
                 let mut err = Out::stderr();
@@ -219,7 +219,7 @@ fn print_all(
                 err.line(&format!("{word} {}", tame(&format!("partition {partition}: {gap}"))))?;
             }
             Some(Said::Silence(text)) if printer.printed() == 0 => Out::stderr().line(&text)?,
-            Some(Said::Note(_) | Said::Silence(_)) => {}
+            Some(Said::Silence(_)) => {}
             Some(Said::Failed(failed)) => {
                 failure = Some(failed);
                 break;

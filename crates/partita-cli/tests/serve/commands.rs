@@ -63,9 +63,9 @@ fn hubs_and_groups_are_made_shown_changed_and_deleted() {
     assert_eq!((&changed["partition_count"], &changed["retention_seconds"]), (&json!(5), &json!(5_400)));
     assert_eq!(changed["consumer_groups"], json!(["$Default", "audit"]));
     assert_eq!(json(&hub, &["hub", "disable", "orders"])["disabled"], true);
-    assert!(hub.says(&["hub", "describe", "orders"]).contains("It is disabled"));
+    assert!(hub.says(&["hub", "describe", "orders"]).contains("is disabled"));
     assert_eq!(json(&hub, &["hub", "enable", "orders"])["disabled"], false);
-    assert!(!hub.says(&["hub", "describe", "orders"]).contains("It is disabled"));
+    assert!(!hub.says(&["hub", "describe", "orders"]).contains("is disabled"));
     fails(&hub, &["hub", "change", "orders", "-p", "1"], 1, "partitions are never removed");
     fails(&hub, &["hub", "change", "orders"], 2, "say what is to change");
 

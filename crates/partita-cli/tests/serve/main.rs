@@ -6,6 +6,7 @@ mod hostile;
 mod kills;
 mod mistakes;
 mod network;
+mod sentences;
 mod start;
 mod starts;
 mod support;

@@ -34,6 +34,7 @@ impl Core {
     pub(super) fn on_attach(&mut self, id: LinkId, attach: Attach, now: Instant) {
         if let Err(refusal) = self.admit(id, &attach, now) {
             tracing::debug!(connection = self.id(), link = %attach.name, %refusal, "link is refused");
+            self.warn_refused(&refusal.condition, &refusal.description);
             self.refuse(id, &attach, &refusal);
         }
     }

@@ -37,7 +37,7 @@ pub(crate) async fn run<S>(stream: S, seat: Seat, peer: &Peer)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    tracing::debug!(%peer, connection = seat.id, "connection began");
+    tracing::info!(%peer, connection = seat.id, "connection began");
     let mut course = seat.shared.course();
     // It may have changed before.
     course.mark_changed();
@@ -66,7 +66,8 @@ where
     if matches!(end, End::Closed) {
         task.finish(&mut course).await;
     }
-    tracing::debug!(%peer, connection = task.core.id(), end = %end, "connection ended");
+    let client = task.core.client();
+    tracing::info!(%peer, connection = task.core.id(), client, end = %end, "connection ended");
 }
 
 enum Change {
