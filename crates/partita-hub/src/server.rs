@@ -297,8 +297,9 @@ impl Seat {
         };
         let Some(unsaid) = throttle.pass(std::time::Instant::now()) else { return };
         let (peer, client) = self.client();
-        let said: String = description.chars().take(SAID_CHARS_MAX).collect();
-        tracing::warn!(peer, client, unsaid, "refused: {}", said.escape_debug());
+        let tame = |letter: char| if letter.is_control() { '\u{fffd}' } else { letter };
+        let said: String = description.chars().take(SAID_CHARS_MAX).map(tame).collect();
+        tracing::warn!(peer, client, unsaid, "refused: {said}");
     }
 }
 
