@@ -43,9 +43,12 @@ fn a_file_goes_before_the_environment_and_both_variables_are_read() {
     let nowhere = format!("Endpoint=sb://localhost:1;{EMULATOR}");
     let mut by_file = with(&nowhere, &args);
     by_file.arg("--connection-file").arg(file);
+    // Ours goes before those of others.
+    let mut by_our_variable = with(&nowhere, &args);
+    by_our_variable.env("PARTITA_CONNECTION_STRING", string);
     let mut by_other_variable = partita(&args);
     by_other_variable.env("EVENT_HUB_CONNECTION_STRING", string);
-    for command in [&mut by_file, &mut by_other_variable] {
+    for command in [&mut by_file, &mut by_our_variable, &mut by_other_variable] {
         let output = command.output().unwrap();
         assert_eq!(text(&output.stdout), "hello\n", "{}", text(&output.stderr));
     }
