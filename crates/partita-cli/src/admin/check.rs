@@ -256,7 +256,8 @@ pub(crate) fn accept(
     let said = format!(
         "Accepted the loss of events {from} to {to} of partition {partition} of hub {hub}: readers pass over them."
     );
-    super::hub::done(&mut out, form, &said)
+    let json = json!({ "hub": hub, "partition": partition.to_string(), "first": from, "last": to, "accepted": true });
+    super::hub::done(&mut out, form, &said, &json)
 }
 
 /// A partition's id as a number.

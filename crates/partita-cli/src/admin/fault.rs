@@ -147,12 +147,12 @@ pub(crate) fn run(args: FaultArgs) -> Result<ExitCode, Failure> {
         }
         FaultCommand::Remove { id } => {
             client.delete(&format!("/faults/{id}"))?;
-            done(&mut out, form, &format!("Removed fault {id}."))?;
+            done(&mut out, form, &format!("Removed fault {id}."), &json!({ "removed": id }))?;
             return Ok(ExitCode::SUCCESS);
         }
         FaultCommand::Clear => {
             client.delete("/faults")?;
-            done(&mut out, form, "Removed all faults.")?;
+            done(&mut out, form, "Removed all faults.", &json!({ "removed": "all" }))?;
             return Ok(ExitCode::SUCCESS);
         }
     };

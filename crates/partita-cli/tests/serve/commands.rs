@@ -69,9 +69,11 @@ fn hubs_and_groups_are_made_shown_changed_and_deleted() {
     fails(&hub, &["hub", "change", "orders", "-p", "1"], 1, "partitions are never removed");
     fails(&hub, &["hub", "change", "orders"], 2, "say what is to change");
 
-    assert_eq!(hub.says(&["hub", "delete", "orders"]), "Deleted hub orders.\n");
+    fails(&hub, &["hub", "delete", "orders"], 2, "there is no terminal to ask on: add --yes");
+    assert!(hub.says(&["hub", "list"]).contains("orders"), "nothing was deleted");
+    assert_eq!(hub.says(&["hub", "delete", "orders", "--yes"]), "Deleted hub orders.\n");
     fails(&hub, &["hub", "describe", "orders"], 7, "there is no hub 'orders'");
-    hub.says(&["hub", "delete", "eh1"]);
+    assert_eq!(json(&hub, &["hub", "delete", "eh1", "--yes"]), json!({"deleted": "eh1"}));
     assert_eq!(hub.says(&["hub", "list"]), "There is no hub: make one with 'partita hub create NAME'.\n");
     assert_eq!(json(&hub, &["hub", "list"]), json!({"hubs": []}));
 }

@@ -11,3 +11,4 @@ mod start;
 mod starts;
 mod support;
 mod terminal;
+mod tour;
