@@ -177,6 +177,7 @@ impl Core {
                 let info = link.pass.partition.and_then(|partition| hub.partition(partition));
                 let refusal = selector::refusal(&from, error, info);
                 tracing::debug!(connection = self.id(), link = %attach.name, %refusal, "link is refused");
+                self.warn_refused(&refusal.condition, &refusal.description);
                 self.refuse(id, &attach, &refusal);
                 self.remove(id);
             }
