@@ -182,7 +182,7 @@ async fn a_consumer_group_that_the_hub_does_not_have_prevents_the_start() {
             .expect("options agree");
         processor.start().await
     };
-    let said = start("cg2").await.err().expect("does not start").to_string();
+    let said = start("cg2").await.expect_err("does not start").to_string();
     assert!(
         said.contains("'cg2' could not be found: hub 'eh1' has the consumer groups $Default, cg1"),
         "{said}"

@@ -48,7 +48,7 @@ fn a_group_that_no_processor_was_in() {
 #[test]
 fn a_processor_of_a_group_that_the_hub_does_not_have_does_not_start() {
     let fleet = Fleet::new("eh1:1:cg2");
-    let said = fleet.try_start_with("alpha", |_| Ok(())).err().expect("there is no cg1");
+    let said = fleet.try_start_with("alpha", |_| Ok(())).expect_err("there is no cg1");
     assert!(
         said.contains("'cg1' could not be found: hub 'eh1' has the consumer groups $Default, cg2"),
         "{said}"
