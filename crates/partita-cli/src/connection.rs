@@ -170,11 +170,26 @@ impl From<EventHubsError> for Failure {
         let text = error.to_string();
         match error.condition() {
             Some(UNAUTHORIZED) => Self::Refused(text),
-            Some(condition) if NOT_FOUND.contains(&condition) => Self::Missing(text),
+            Some(condition) if NOT_FOUND.contains(&condition) => {
+                Self::Missing(missing(&text).unwrap_or(text))
+            }
             None if error.is_retriable() => Self::Unreachable(text),
             _ => Self::Run(text),
         }
     }
+}
+
+/// What is not there, and what is, without the words around it that SDKs look for. Another hub than Partita's does not say
+/// what is there: then its own words stand.
+fn missing(text: &str) -> Option<String> {
+    let (before, after) = text.split_once("' could not be found")?;
+    let name = before.rsplit(['\'', '/']).next()?;
+    if let Some(known) = after.strip_prefix(". The hubs here are: ") {
+        let (known, _) = known.split_once(". To know more")?;
+        return Some(format!("no such hub '{name}': there are {known}"));
+    }
+    let known = after.strip_prefix(": ")?.split_once(". (")?.0;
+    Some(format!("no such consumer group '{name}': {known}"))
 }
 
 impl From<SourceError> for Failure {
@@ -214,6 +229,24 @@ mod tests {
     fn the_local_hub_is_the_default_and_its_string_the_emulators() {
         let string = local();
         assert_eq!((string.service(), string.host(), string.port()), (Service::Emulator, "localhost", None));
+    }
+
+    #[test]
+    fn what_is_missing_is_told_in_few_words_and_what_others_say_stays() {
+        let hub = "no such hub: The messaging entity 'sb://localhost/other' could not be found. The hubs here are: eh1, eh.2. To \
+                   know more visit https://aka.ms/x. (status 404)";
+        assert_eq!(missing(hub).as_deref(), Some("no such hub 'other': there are eh1, eh.2"));
+        let group = "the receiver eh1/ConsumerGroups/x/Partitions/0 was ended by the hub: The messaging entity 'x' could not be \
+                     found: hub 'eh1' has the consumer groups $Default, cg1. (amqp:not-found)";
+        assert_eq!(
+            missing(group).as_deref(),
+            Some("no such consumer group 'x': hub 'eh1' has the consumer groups $Default, cg1")
+        );
+        for other in
+            ["", "The messaging entity 'sb://a/b' could not be found. To know more visit https://aka.ms/x."]
+        {
+            assert_eq!(missing(other), None);
+        }
     }
 
     #[test]
