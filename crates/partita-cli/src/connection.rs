@@ -15,7 +15,9 @@ use partita_sources::eventhubs::{
 use crate::{Failure, named_files};
 
 /// Where a connection string may be, in the order in which they are looked at.
-const VARIABLES: [&str; 2] = ["EVENTHUBS_CONNECTION_STRING", "EVENT_HUB_CONNECTION_STRING"];
+/// The first is ours, as all variables here; the others are what SDKs and their examples have.
+const VARIABLES: [&str; 3] =
+    ["PARTITA_CONNECTION_STRING", "EVENTHUBS_CONNECTION_STRING", "EVENT_HUB_CONNECTION_STRING"];
 /// Somebody waits.
 const CONNECT_TIME_MAX: Duration = Duration::from_secs(5);
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(15);
@@ -27,8 +29,9 @@ const NOT_FOUND: [&str; 3] =
 /// For `--help` of commands that connect.
 pub(crate) const HELP: &str = "\
 Connection: the string in --connection-file, or else in the environment variable
-EVENTHUBS_CONNECTION_STRING or EVENT_HUB_CONNECTION_STRING, or else that of the
-local hub (localhost:5672), as 'partita serve' and the official emulator have it.
+PARTITA_CONNECTION_STRING (EVENTHUBS_CONNECTION_STRING and
+EVENT_HUB_CONNECTION_STRING are looked at, too), or else that of the local hub
+(localhost:5672), as 'partita serve' and the official emulator have it.
 
 Exit code: 0 done, also when interrupted or when nobody reads the output any more;
 1 failed; 2 the command line or the connection string cannot be used; 5 no hub
@@ -72,7 +75,7 @@ impl ConnectionArgs {
         if is_connection_string(hub) {
             return Err(Failure::Usage(
                 "HUB is a hub's name, and this is a connection string: put it into a file for --connection-file, or into \
-                 $EVENTHUBS_CONNECTION_STRING"
+                 $PARTITA_CONNECTION_STRING"
                     .to_owned(),
             ));
         }
@@ -117,7 +120,7 @@ impl ConnectionArgs {
             if is_connection_string(&path.to_string_lossy()) {
                 return Err(Failure::Usage(
                     "--connection-file is the name of a file, and this is a connection string: put it into a file, or into \
-                     $EVENTHUBS_CONNECTION_STRING"
+                     $PARTITA_CONNECTION_STRING"
                         .to_owned(),
                 ));
             }

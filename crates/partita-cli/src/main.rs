@@ -37,7 +37,7 @@ cannot be carried out, 3 a port cannot be used, 4 the data directory cannot be u
 #[derive(Parser, Debug)]
 #[command(
     name = "partita",
-    version,
+    version = env!("PARTITA_VERSION"),
     max_term_width = 100,
     arg_required_else_help = true,
     after_help = ENDS

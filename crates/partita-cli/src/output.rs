@@ -1,6 +1,8 @@
 //! Text for people: where it goes, and in which colours.
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, BufRead, IsTerminal, Write};
+
+use crate::Failure;
 
 /// What a piece of text is, as far as colour can tell.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -61,6 +63,17 @@ impl Out {
     pub(crate) fn paint(&self, tone: Tone, text: &str) -> String {
         if self.colour { format!("\x1b[{}m{text}\x1b[0m", tone.code()) } else { text.to_owned() }
     }
+}
+
+/// Asks on the terminal whether to go on; without one, or without an answer, it does not. `refusal` says what to do instead.
+pub(crate) fn confirm(out: &mut Out, question: &str, refusal: &str) -> Result<bool, Failure> {
+    if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
+        return Err(Failure::Usage(refusal.to_owned()));
+    }
+    out.part(question)?;
+    let mut answer = String::new();
+    io::stdin().lock().read_line(&mut answer)?;
+    Ok(matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
 }
 
 /// Whether to colour: on a terminal that can, unless the user said no (<https://no-color.org>).

@@ -42,6 +42,7 @@ use crate::listener::connection;
 use crate::listener::strangers::Strangers;
 use crate::listener::throttle::Throttle;
 use crate::listener::transport::AcceptError;
+use crate::service::condition::{AUTH_FAILED, LIMIT_EXCEEDED, NOT_FOUND, UNAUTHORIZED};
 
 /// How a server behaves. Every field has a default.
 #[derive(Clone, Debug)]
@@ -197,6 +198,12 @@ pub(crate) struct ServerState {
 struct Warnings {
     origin: Throttle,
     full: Throttle,
+    /// No valid token.
+    access: Throttle,
+    /// No such hub or group.
+    unknown: Throttle,
+    /// More than there may be.
+    limit: Throttle,
 }
 
 #[derive(Debug, Default)]
@@ -271,6 +278,35 @@ impl Seat {
         if let Some(info) = self.shared.connections().infos.get_mut(&self.id) {
             change(info);
         }
+    }
+}
+
+/// How much of a refusal's words is logged: clients choose some of them.
+const SAID_CHARS_MAX: usize = 300;
+
+impl Seat {
+    /// Where the client is, and what it calls itself.
+    pub(crate) fn client(&self) -> (String, String) {
+        let connections = self.shared.connections();
+        let info = connections.infos.get(&self.id);
+        info.map(|info| (info.peer.clone(), info.container_id.clone())).unwrap_or_default()
+    }
+
+    /// Warns of a refusal that whoever runs the hub should know of, now and then. The words are those that the client gets:
+    /// they never hold a key or a token.
+    pub(crate) fn warn_refused(&self, condition: &str, description: &str) {
+        let warnings = &self.shared.warnings;
+        let throttle = match condition {
+            UNAUTHORIZED | AUTH_FAILED => &warnings.access,
+            NOT_FOUND => &warnings.unknown,
+            LIMIT_EXCEEDED => &warnings.limit,
+            _ => return,
+        };
+        let Some(unsaid) = throttle.pass(std::time::Instant::now()) else { return };
+        let (peer, client) = self.client();
+        let tame = |letter: char| if letter.is_control() { '\u{fffd}' } else { letter };
+        let said: String = description.chars().take(SAID_CHARS_MAX).map(tame).collect();
+        tracing::warn!(peer, client, unsaid, "refused: {said}");
     }
 }
 

@@ -167,3 +167,25 @@ async fn events_that_retention_took_before_they_were_read_are_told_with_their_ra
     assert!(error.contains("removed by retention before they were read"), "{error}");
     second.shutdown().await.expect("ends");
 }
+
+#[tokio::test]
+async fn a_consumer_group_that_the_hub_does_not_have_prevents_the_start() {
+    let broker = Broker::in_memory(16 << 20).expect("opens");
+    let hub = broker.create_hub(&HubName::new("eh1"), HubOptions::default()).expect("is made");
+    hub.create_group(&"cg1".into()).expect("is made");
+    let start = async |group: &str| {
+        let processor = Processor::builder(HubSource::new(hub.clone()), MemoryStore::new())
+            .consumer_group(group)
+            .timing(Timing::FAST)
+            .on_event(|_: Event, _: Context| async { Ok(()) })
+            .build()
+            .expect("options agree");
+        processor.start().await
+    };
+    let said = start("cg2").await.expect_err("does not start").to_string();
+    assert!(
+        said.contains("'cg2' could not be found: hub 'eh1' has the consumer groups $Default, cg1"),
+        "{said}"
+    );
+    start("cg1").await.expect("starts").shutdown().await.expect("stops");
+}

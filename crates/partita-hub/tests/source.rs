@@ -321,7 +321,7 @@ async fn a_lost_start_that_was_accepted_is_a_gap_with_its_range_and_cause_once_p
     };
     let options = HubOptions { partitions: 1, ..HubOptions::default() };
     let hub = open(&[]).create_hub(&HubName::new("one"), options).expect("made");
-    let producer = Producer::new(hub.clone());
+    let producer = HubProducer::new(hub.clone());
     for n in 0..5 {
         producer.send(Route::Partition(0), Event::builder(format!("{n}"))).await.expect("durable");
     }
@@ -329,7 +329,7 @@ async fn a_lost_start_that_was_accepted_is_a_gap_with_its_range_and_cause_once_p
     std::fs::remove_file(data.join("hubs/0000000000000001/0000000000000001.seg")).expect("there");
     let hub = open(&["one".to_owned()]).hub("one").expect("there");
     assert!(hub.log().readable_seqs(0).is_empty(), "nobody waits for what is lost");
-    let producer = Producer::new(hub.clone());
+    let producer = HubProducer::new(hub.clone());
     producer.send(Route::Partition(0), Event::builder("next")).await.expect("durable");
     assert_eq!(hub.log().readable_seqs(0), 5..6);
     let source = HubSource::new(hub);

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::Web;
 use crate::error::{ApiError, Asked};
 use crate::hubs::{HubDetails, found, on_disk};
+use crate::partition::PartitionNumber;
 
 /// Events of a partition that cannot be read.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
@@ -65,6 +66,8 @@ pub struct FoundView {
     pub unreadable_segments: Vec<UnreadableView>,
     /// Bytes that are not what was written.
     pub damaged_bytes: Vec<BytesView>,
+    /// Why nothing here is safe, although it may still be read: the files are no longer where the hub writes.
+    pub displaced: Option<String>,
     /// Each partition.
     pub partitions: Vec<PartitionCheckView>,
 }
@@ -105,6 +108,8 @@ pub struct PartitionCheckView {
     pub last_enqueued_sequence_number: Option<u64>,
     /// How many events can be read.
     pub safe_events: u64,
+    /// How many could not be looked at, because the system failed to read their segments.
+    pub unread_events: u64,
     /// Those that cannot.
     pub lost: Vec<LostView>,
 }
@@ -118,6 +123,7 @@ impl CheckView {
             beginning_sequence_number: partition.first_seq,
             last_enqueued_sequence_number: partition.next_seq.checked_sub(1),
             safe_events: partition.safe_events(),
+            unread_events: partition.unread_events,
             lost: partition.lost.iter().map(LostView::new).collect(),
         });
         let unreadable = check.unreadable.iter();
@@ -137,6 +143,7 @@ impl CheckView {
                     cut_off: damage.cut_off,
                 })
                 .collect(),
+            displaced: check.displaced.clone(),
             partitions: partitions.collect(),
         };
         let hub = hub.to_owned();
@@ -190,7 +197,7 @@ pub(crate) async fn state(
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct AcceptedLoss {
-    partition: u32,
+    partition: PartitionNumber,
     first: u64,
     last: u64,
 }
@@ -202,7 +209,7 @@ pub(crate) async fn accept_loss(
 ) -> Result<impl IntoResponse, ApiError> {
     let hub = found(web.server.broker(), &name)?;
     let hub = on_disk(&web, move |_| {
-        hub.log().accept_loss(asked.partition, asked.first, asked.last)?;
+        hub.log().accept_loss(asked.partition.0, asked.first, asked.last)?;
         Ok(hub)
     });
     Ok(Json(HubDetails::new(&*hub.await?)))

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Web;
 use crate::error::{ApiError, Asked};
+use crate::partition::PartitionNumber;
 
 /// How a link is detached if nothing else is asked for: the service's own words when it moves a hub.
 const DELAY_MS_MAX: u64 = 60 * 60 * 1_000;
@@ -26,7 +27,7 @@ pub(crate) struct FaultView {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     hub: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    partition: Option<u32>,
+    partition: Option<PartitionNumber>,
     #[serde(default)]
     role: Role,
     /// How often; for ever if neither this nor a time is given.
@@ -125,14 +126,21 @@ impl FaultView {
             Role::Receiver => FaultRole::Receiver,
         };
         let lasts = self.for_ms.map(Duration::from_millis);
-        Ok(Fault { kind, hub: self.hub, partition: self.partition, role, count: self.count, lasts })
+        Ok(Fault {
+            kind,
+            hub: self.hub,
+            partition: self.partition.map(|id| id.0),
+            role,
+            count: self.count,
+            lasts,
+        })
     }
 
     fn of(fault: Fault) -> Self {
         let mut view = Self {
             kind: Kind::Busy,
             hub: fault.hub,
-            partition: fault.partition,
+            partition: fault.partition.map(PartitionNumber),
             role: match fault.role {
                 FaultRole::Any => Role::Any,
                 FaultRole::Sender => Role::Sender,
@@ -174,7 +182,8 @@ pub(crate) async fn add(
     if let Some(name) = &asked.hub {
         let hub = web.server.broker().hub(name);
         let hub = hub.ok_or_else(|| ApiError::not_found("no-hub", format!("there is no hub '{name}'")))?;
-        if let Some(partition) = asked.partition.filter(|partition| *partition >= hub.partitions()) {
+        let partition = asked.partition.map(|id| id.0);
+        if let Some(partition) = partition.filter(|partition| *partition >= hub.partitions()) {
             let text = format!("hub '{name}' has no partition {partition}, it has {}", hub.partitions());
             return Err(ApiError::not_found("no-partition", text));
         }

@@ -21,11 +21,13 @@ const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 pub(crate) async fn guard(State(web): State<Web>, request: Request, next: Next) -> Response {
     let headers = request.headers();
     if let Err(reason) = check_site(headers, web.options.local) {
+        web.warn_refused(reason);
         return ApiError::new(StatusCode::FORBIDDEN, "forbidden", reason).into_response();
     }
     if !web.options.local
         && let Err(reason) = check_key(headers, &web.options.rules, Timestamp::now())
     {
+        web.warn_refused(&reason);
         let mut refused = ApiError::new(StatusCode::UNAUTHORIZED, "unauthorized", reason).into_response();
         let basic = axum::http::HeaderValue::from_static("Basic realm=\"Partita hub\"");
         refused.headers_mut().insert(axum::http::header::WWW_AUTHENTICATE, basic);
@@ -42,8 +44,19 @@ fn check_site(headers: &HeaderMap, local: bool) -> Result<(), &'static str> {
     if header(&FETCH_SITE).is_some_and(|site| !matches!(site, "same-origin" | "none")) {
         return Err("a page of another site may not call the hub");
     }
-    if header(&ORIGIN).is_some_and(|origin| origin.strip_prefix("http://") != Some(host)) {
-        return Err("a page of another site may not call the hub");
+    match header(&ORIGIN) {
+        None => {}
+        Some("") => return Err("the Origin header is empty: leave it out"),
+        Some("null") => {
+            return Err(
+                "a page without an origin of its own (Origin: null), such as a file or a sandboxed frame, may not call \
+                        the hub: serve the page over HTTP",
+            );
+        }
+        Some(origin) if origin.strip_prefix("http://") != Some(host) => {
+            return Err("a page of another site may not call the hub");
+        }
+        Some(_) => {}
     }
     if local && !is_this_machine(host) {
         return Err("the hub is served to this machine only, as localhost or by its loopback address");

@@ -29,8 +29,10 @@ pub(crate) struct HubView {
     events: u64,
     /// How much its log takes.
     bytes: u64,
-    /// Whether a disk failed and it takes no more events.
+    /// Whether it takes no more events: a disk failed, or its files are gone.
     read_only: bool,
+    /// Why, in a sentence.
+    read_only_reason: Option<String>,
     /// The partitions that have lost events whose loss nobody accepted.
     damaged_partitions: Vec<String>,
     /// Whether nothing can be sent or read because somebody said so.
@@ -73,6 +75,7 @@ impl HubView {
         let mut damaged_partitions: Vec<_> = damaged.map(|range| range.partition.to_string()).collect();
         damaged_partitions.dedup();
         let numbers: u64 = infos.map(|info| info.next_seq - info.first_seq).sum();
+        let refuses = hub.log().refuses();
         Self {
             name: hub.name().to_string(),
             partition_count: hub.partitions(),
@@ -82,7 +85,8 @@ impl HubView {
             retention_bytes: bytes_max,
             events: numbers.saturating_sub(lost.iter().map(LostRange::events).sum()),
             bytes: hub.log().size().1,
-            read_only: hub.log().is_read_only(),
+            read_only: refuses.is_some(),
+            read_only_reason: refuses.map(|why| why.to_string()),
             damaged_partitions,
             disabled: hub.is_disabled(),
         }

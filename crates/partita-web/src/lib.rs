@@ -12,6 +12,7 @@ mod guard;
 mod guests;
 mod health;
 mod hubs;
+mod partition;
 mod patience;
 mod serve;
 
@@ -25,6 +26,7 @@ use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get};
 use axum::{Json, Router};
+use partita_hub::listener::throttle::Throttle;
 use partita_hub::log::Retention;
 use partita_hub::server::Server;
 use partita_hub::service::auth::Rules;
@@ -61,18 +63,32 @@ pub struct Web {
     options: Arc<WebOptions>,
     stopping: Arc<Stopping>,
     guests: Arc<Guests>,
+    refusals: Arc<Throttle>,
 }
 
 impl Web {
     /// For this server.
     pub fn new(server: Server, options: WebOptions) -> Self {
         let guests = Guests::new(options.connections_max.min(guests::CONNECTIONS_MAX));
-        Self { server, options: Arc::new(options), stopping: Arc::default(), guests: Arc::new(guests) }
+        Self {
+            server,
+            options: Arc::new(options),
+            stopping: Arc::default(),
+            guests: Arc::new(guests),
+            refusals: Arc::default(),
+        }
     }
 
     /// From now on the health check says that the service is not available.
     pub fn stop(&self) {
         self.stopping.set();
+    }
+
+    /// Warns of a call that was refused, now and then.
+    fn warn_refused(&self, reason: &str) {
+        if let Some(unsaid) = self.refusals.pass(std::time::Instant::now()) {
+            tracing::warn!(unsaid, "a call of the HTTP API was refused: {reason}");
+        }
     }
 
     /// All that is answered.

@@ -160,7 +160,7 @@ async fn faults_come_and_go() {
     let (_, delay) = post(&web, "/api/v1/faults", delay).await;
     assert_eq!(
         (&delay["delay_ms"], &delay["partition"], &delay["role"]),
-        (&json!(250), &json!(1), &json!("sender"))
+        (&json!(250), &json!("1"), &json!("sender"))
     );
     let (_, list) = get(&web, "/api/v1/faults").await;
     assert_eq!(list["faults"].as_array().unwrap().len(), 2);

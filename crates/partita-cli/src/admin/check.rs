@@ -28,7 +28,7 @@ pub(crate) struct LossArgs {
     /// The hub
     hub: String,
     /// The partition
-    #[arg(long, short)]
+    #[arg(long, short, value_name = "ID", value_parser = parse_partition)]
     partition: u32,
     /// The first lost event's sequence number
     #[arg(long, value_name = "SEQ")]
@@ -129,10 +129,13 @@ fn print(out: &mut Out, checks: &[Value]) -> Result<(), Failure> {
     for check in checks {
         for partition in items(check, "partitions") {
             let (lost, events) = (items(partition, "lost"), lost_events(partition));
+            let unread = partition["unread_events"].as_u64().unwrap_or_default();
             let state = match lost.iter().all(|range| range["accepted"] == json!(true)) {
+                false => "damaged",
+                true if !check["displaced"].is_null() => "files gone",
+                true if unread > 0 => "unreadable",
                 true if lost.is_empty() => "safe",
                 true => "loss accepted",
-                false => "damaged",
             };
             rows.push(vec![
                 text(check, "hub"),
@@ -141,6 +144,7 @@ fn print(out: &mut Out, checks: &[Value]) -> Result<(), Failure> {
                 text(partition, "last_enqueued_sequence_number"),
                 grouped(partition["safe_events"].as_u64().unwrap_or_default()),
                 grouped(events),
+                grouped(unread),
                 state.to_owned(),
             ]);
         }
@@ -152,6 +156,7 @@ fn print(out: &mut Out, checks: &[Value]) -> Result<(), Failure> {
         ("LAST", true),
         ("SAFE", true),
         ("LOST", true),
+        ("UNREAD", true),
         ("STATE", false),
     ];
     crate::table::print(out, &columns, rows)?;
@@ -179,7 +184,20 @@ fn print(out: &mut Out, checks: &[Value]) -> Result<(), Failure> {
         let segments = counted(check["segments"].as_u64().unwrap_or_default(), "segment");
         let any_lost =
             items(check, "partitions").iter().any(|partition| !items(partition, "lost").is_empty());
+        let unread: u64 =
+            items(check, "partitions").iter().filter_map(|of| of["unread_events"].as_u64()).sum();
         let verdict = match (check["clean"] == json!(true), any_lost) {
+            _ if !check["displaced"].is_null() => {
+                let why = format!(
+                    "nothing is safe, {} while the hub runs: put the data directory back and restart the hub.",
+                    text(check, "displaced")
+                );
+                out.paint(Tone::Bad, &crate::output::tame(&why))
+            }
+            _ if unread > 0 => {
+                let why = format!("{} could not be read: check the disk.", counted(unread, "event"));
+                out.paint(Tone::Bad, &why)
+            }
             (true, false) => out.paint(Tone::Good, "everything is safe."),
             (true, true) => out.paint(Tone::Good, "all is safe but what was given up."),
             (false, true) => out.paint(Tone::Bad, "damaged; all events that are not named above are safe."),
@@ -248,11 +266,28 @@ pub(crate) fn accept(
         "Accepted the loss of {events} of partition {partition} of hub {hub}: readers pass over {them}. Restart the processors \
          that gave up the partition."
     );
-    super::hub::done(&mut out, form, &said)
+    let json = json!({ "hub": hub, "partition": partition.to_string(), "first": from, "last": to, "accepted": true });
+    super::hub::done(&mut out, form, &said, &json)
+}
+
+/// A partition's id as a number.
+pub(crate) fn parse_partition(text: &str) -> Result<u32, String> {
+    text.parse().map_err(|_| {
+        format!("{text:?} is no partition: write its id, such as 0; 'partita hub describe HUB' lists them")
+    })
 }
 
 fn offline(dir: &Path, error: &BrokerError) -> Failure {
     match error {
+        BrokerError::Log(OpenError::Io { source, .. })
+            if matches!(source.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) =>
+        {
+            Failure::Data(format!(
+                "there is no directory {}: name the one that 'partita serve --data' has, or leave out --data to ask a hub \
+                 that runs",
+                dir.display()
+            ))
+        }
         BrokerError::Log(OpenError::InUse { .. }) => Failure::Data(format!(
             "{} is in use by a hub that runs: leave out --data to ask that hub",
             dir.display()

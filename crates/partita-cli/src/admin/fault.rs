@@ -7,6 +7,7 @@ use clap::{Subcommand, ValueEnum};
 use serde_json::{Value, json};
 
 use super::Common;
+use super::check::parse_partition;
 use super::client::Client;
 use super::hub::done;
 use super::show::{self, items, number, text};
@@ -75,7 +76,7 @@ struct Target {
     #[arg(long, value_name = "NAME")]
     hub: Option<String>,
     /// Only links to this partition of it
-    #[arg(long, value_name = "N", requires = "hub")]
+    #[arg(long, value_name = "ID", requires = "hub", value_parser = parse_partition)]
     partition: Option<u32>,
     /// Only links on which the client sends, or receives
     #[arg(long, value_enum, default_value_t = Role::Any)]
@@ -145,12 +146,12 @@ pub(crate) fn run(args: FaultArgs) -> Result<ExitCode, Failure> {
         }
         FaultCommand::Remove { id } => {
             client.delete(&format!("/faults/{id}"))?;
-            done(&mut out, form, &format!("Removed fault {id}."))?;
+            done(&mut out, form, &format!("Removed fault {id}."), &json!({ "removed": id }))?;
             return Ok(ExitCode::SUCCESS);
         }
         FaultCommand::Clear => {
             client.delete("/faults")?;
-            done(&mut out, form, "Removed all faults.")?;
+            done(&mut out, form, "Removed all faults.", &json!({ "removed": "all" }))?;
             return Ok(ExitCode::SUCCESS);
         }
     };
@@ -208,7 +209,7 @@ fn whom(fault: &Value) -> String {
         Some("receiver") => "receivers",
         _ => "all links",
     };
-    match (fault["hub"].as_str(), fault["partition"].as_u64()) {
+    match (fault["hub"].as_str(), fault["partition"].as_str()) {
         (Some(hub), Some(partition)) => format!("{who} of {hub}/{partition}"),
         (Some(hub), None) => format!("{who} of {hub}"),
         _ => who.to_owned(),

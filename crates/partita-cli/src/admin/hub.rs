@@ -12,7 +12,7 @@ use super::check::{self, LossArgs};
 use super::client::{Client, segment};
 use super::show::{self, items, number, text, texts};
 use crate::Failure;
-use crate::output::{Out, counted};
+use crate::output::{Out, confirm, counted, tame};
 use crate::units::{Size, Time, parse_size, parse_time};
 
 /// Looks at the hubs of a hub server that runs, and changes them.
@@ -75,11 +75,16 @@ enum HubCommand {
         /// The hub
         name: String,
     },
-    /// Deletes a hub and its events
+    /// Deletes a hub and its events; says what they are, and asks
     Delete {
         /// The hub
         name: String,
+        /// Answers the question; needed where there is no terminal
+        #[arg(long, short)]
+        yes: bool,
     },
+    /// Lists who is connected: address, the client's name, since when, and what it sends to and reads
+    Connections,
     /// Reads everything, and says what is damaged and what is safe
     ///
     /// Asks the running hub, or with --data reads the directory of a stopped one, without changing it.
@@ -100,6 +105,11 @@ enum HubCommand {
 
 #[derive(Subcommand, Debug)]
 enum GroupCommand {
+    /// Lists the consumer groups of a hub
+    List {
+        /// The hub
+        hub: String,
+    },
     /// Creates a consumer group
     Create {
         /// The hub
@@ -184,9 +194,18 @@ pub(crate) fn run(args: HubArgs) -> Result<ExitCode, Failure> {
                 out.line(&format!("Enabled hub {name}."))?;
             }
         }
-        HubCommand::Delete { name } => {
+        HubCommand::Delete { name, yes } => {
+            if !yes {
+                sure(&client.get(&hub(&name))?, &name)?;
+            }
             client.delete(&hub(&name))?;
-            done(&mut out, form, &format!("Deleted hub {name}."))?;
+            done(&mut out, form, &format!("Deleted hub {name}."), &json!({ "deleted": name }))?;
+        }
+        HubCommand::Connections => {
+            let answer = client.get("/connections")?;
+            if !show::json(&mut out, form, &answer)? {
+                connections(&mut out, items(&answer, "connections"))?;
+            }
         }
         HubCommand::Check { .. } | HubCommand::AcceptLoss(_) => unreachable!("done above"),
         HubCommand::Group(GroupCommand::Create { hub: name, group }) => {
@@ -197,18 +216,65 @@ pub(crate) fn run(args: HubArgs) -> Result<ExitCode, Failure> {
         }
         HubCommand::Group(GroupCommand::Delete { hub: name, group }) => {
             client.delete(&format!("{}/groups/{}", hub(&name), segment(&group)))?;
-            done(&mut out, form, &format!("Deleted the consumer group {group} of hub {name}."))?;
+            let said = format!("Deleted the consumer group {group} of hub {name}.");
+            done(&mut out, form, &said, &json!({ "deleted": group, "hub": name }))?;
+        }
+        HubCommand::Group(GroupCommand::List { hub: name }) => {
+            let answer = client.get(&hub(&name))?;
+            let groups = texts(&answer, "consumer_groups");
+            if !show::json(&mut out, form, &json!({ "hub": answer["name"], "consumer_groups": groups }))? {
+                for group in groups {
+                    out.line(&tame(&group))?;
+                }
+            }
         }
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Says that something is gone; programs have the exit code.
-pub(crate) fn done(out: &mut Out, form: super::Form, said: &str) -> Result<(), Failure> {
-    if form == super::Form::Table {
+/// Says that something was done, in a sentence or as JSON.
+pub(crate) fn done(out: &mut Out, form: super::Form, said: &str, json: &Value) -> Result<(), Failure> {
+    if !show::json(out, form, json)? {
         out.line(said)?;
     }
     Ok(())
+}
+
+/// Says what goes with a hub, and asks.
+fn sure(hub: &Value, name: &str) -> Result<(), Failure> {
+    let mut err = Out::stderr();
+    let groups = counted(texts(hub, "consumer_groups").len() as u64, "consumer group");
+    let events = counted(hub["events"].as_u64().unwrap_or_default(), "event");
+    let question = format!("Delete hub {} with {events} and {groups}? [y/N] ", tame(name));
+    let refusal =
+        "hub delete asks before it deletes, and there is no terminal to ask on: add --yes if you are sure";
+    match confirm(&mut err, &question, refusal)? {
+        true => Ok(()),
+        false => Err(Failure::Run("nothing was deleted".to_owned())),
+    }
+}
+
+/// A row per link; a connection's own columns stand in the first of its rows.
+fn connections(out: &mut Out, connections: &[Value]) -> Result<(), Failure> {
+    if connections.is_empty() {
+        out.line("Nobody is connected.")?;
+        return Ok(());
+    }
+    let mut rows = Vec::new();
+    for connection in connections {
+        let own = [text(connection, "peer"), text(connection, "container_id"), text(connection, "since")];
+        let links = items(connection, "links");
+        for at in 0..links.len().max(1) {
+            let mut row = if at == 0 { own.to_vec() } else { vec![String::new(); own.len()] };
+            match links.get(at) {
+                Some(link) => row.extend([text(link, "role"), text(link, "address")]),
+                None => row.extend(["-".to_owned(), "-".to_owned()]),
+            }
+            rows.push(row);
+        }
+    }
+    let columns = [("ADDRESS", false), ("CLIENT", false), ("SINCE", false), ("LINK", false), ("OF", false)];
+    crate::table::print(out, &columns, rows)
 }
 
 fn kept(retention: Option<Duration>, size: Option<u64>) -> Value {
@@ -257,6 +323,7 @@ fn list(out: &mut Out, answer: &Value) -> Result<(), Failure> {
     ];
     crate::table::print(out, &columns, hubs.iter().map(row).collect())?;
     for hub in hubs {
+        stopped(out, hub)?;
         let damaged = texts(hub, "damaged_partitions");
         if !damaged.is_empty() {
             let name = text(hub, "name");
@@ -269,18 +336,29 @@ fn list(out: &mut Out, answer: &Value) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Says why a hub does not do what hubs do.
+fn stopped(out: &mut Out, hub: &Value) -> Result<(), Failure> {
+    let name = text(hub, "name");
+    if hub["disabled"] == json!(true) {
+        out.line(&format!(
+            "Hub {name} is disabled: nothing can be sent or read until 'partita hub enable {name}'."
+        ))?;
+    }
+    // Its own words: it knows whether a disk failed or its files are gone.
+    if let Some(why) = hub["read_only_reason"].as_str() {
+        let why = why.strip_prefix("the hub ").unwrap_or(why);
+        out.line(&format!("Hub {name} {}.", tame(why)))?;
+    }
+    Ok(())
+}
+
 fn describe(out: &mut Out, hub: &Value) -> Result<(), Failure> {
     out.line(&format!("hub      {}", text(hub, "name")))?;
     out.line(&format!("created  {}", text(hub, "created_at")))?;
     out.line(&format!("groups   {}", texts(hub, "consumer_groups").join(" ")))?;
     out.line(&format!("keeps    {}", retention(hub)))?;
     out.line(&format!("on disk  {}", Size(hub["bytes"].as_u64().unwrap_or_default())))?;
-    if hub["disabled"] == json!(true) {
-        out.line("It is disabled: nothing can be sent or read. 'partita hub enable' ends that.")?;
-    }
-    if hub["read_only"] == json!(true) {
-        out.line("It takes no events since a write failed: check the disk and restart the hub.")?;
-    }
+    stopped(out, hub)?;
     out.line("")?;
     let row = |partition: &Value| {
         let next = partition["last_enqueued_sequence_number"].as_u64().map_or(0, |last| last + 1);

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
 use futures_util::future::try_join_all;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use partita_core::model::{ConsumerGroup, PartitionId, Position, Timestamp};
 use partita_core::source::Gap;
 use partita_sources::eventhubs::EventHubs;
@@ -20,10 +21,10 @@ use tokio::sync::mpsc;
 
 use self::print::Printer;
 use self::read::{Follow, Said};
-use self::start::span;
+use self::start::{events, last as last_events, span};
 use crate::connection::{ConnectionArgs, HELP, runtime};
 use crate::events::Template;
-use crate::output::{Out, Tone, counted, grouped, tame};
+use crate::output::{Out, Tone, counted, grouped, has_colour, tame};
 use crate::{Failure, interrupt};
 
 /// What readers have handed over and is not printed yet; each holds at most what one reader fetches ahead.
@@ -69,6 +70,10 @@ pub(crate) struct Args {
     #[arg(long, value_name = "POSITION", default_value = "earliest", value_parser = parse_position)]
     from: Position,
 
+    /// Starts with the last N events of each partition
+    #[arg(long, value_name = "N", conflicts_with = "from")]
+    last: Option<u64>,
+
     /// Ends after so many events
     #[arg(long, short = 'n', value_name = "N")]
     count: Option<u64>,
@@ -97,6 +102,7 @@ pub(crate) struct Args {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub(crate) enum Form {
     Text,
+    #[value(alias = "json")]
     Jsonl,
 }
 
@@ -111,7 +117,9 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, Failure> {
     let runtime = runtime()?;
     let (tell, said) = mpsc::channel(SAID_MAX);
     let stop = Arc::new(AtomicBool::new(false));
-    let readers = runtime.block_on(open(&args, &client))?;
+    let opened = runtime.block_on(open(&args, &client))?;
+    let bar = bar(&args, opened.iter().map(|(_, events)| *events).sum());
+    let readers: Vec<_> = opened.into_iter().map(|(reader, _)| reader).collect();
     let names = readers.iter().map(|reader| reader.partition().clone()).collect();
     {
         let _guard = runtime.enter();
@@ -134,13 +142,15 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, Failure> {
         }
     }
     drop(tell);
-    let printed = print_all(&args, names, said, &stop);
+    let printed = print_all(&args, names, said, &stop, &bar);
+    bar.finish_and_clear();
     runtime.shutdown_background();
     printed
 }
 
-/// Readers of all partitions that are wanted and have something to come.
-async fn open(args: &Args, client: &EventHubs) -> Result<Vec<Follow>, Failure> {
+/// Readers of all partitions that are wanted and have something to come, and how many events each has to read, where that is
+/// known.
+async fn open(args: &Args, client: &EventHubs) -> Result<Vec<(Follow, Option<u64>)>, Failure> {
     let mut partitions = client.properties().await?.partitions;
     partitions.sort();
     if let Some(other) = args.partitions.iter().find(|id| !partitions.iter().any(|p| p.as_str() == **id)) {
@@ -157,8 +167,10 @@ async fn open(args: &Args, client: &EventHubs) -> Result<Vec<Follow>, Failure> {
     let group = &group;
     let opened = try_join_all(partitions.iter().map(|partition| async move {
         let properties = client.partition(partition).await?;
-        let span = span(&args.from, &properties);
-        let note = span.note.as_ref().filter(|_| !args.quiet && args.from != Position::Latest);
+        let from = args.last.map_or_else(|| args.from.clone(), |count| last_events(count, &properties));
+        let span = span(&from, &properties);
+        let events = events(&span, &properties);
+        let note = span.note.as_ref().filter(|_| !args.quiet && from != Position::Latest);
         if let Some(note) = note {
             Out::stderr().line(&format!("partition {partition}: {note}"))?;
         }
@@ -172,9 +184,34 @@ async fn open(args: &Args, client: &EventHubs) -> Result<Vec<Follow>, Failure> {
             Follow::open(client.source(), group.clone(), partition.clone(), span.from, last.flatten())
                 .await?;
         reader.lost_after(span.lost);
-        Ok::<_, Failure>(last.is_some().then_some(reader))
+        Ok::<_, Failure>(last.is_some().then_some((reader, events)))
     }));
     Ok(opened.await?.into_iter().flatten().collect())
+}
+
+/// How far it is, for somebody who watches while the events go elsewhere; nothing where nobody does.
+fn bar(args: &Args, events: Option<u64>) -> ProgressBar {
+    let whole = match (args.until_end, events, args.count) {
+        (true, Some(events), count) => Some(events.min(count.unwrap_or(u64::MAX))),
+        (_, _, count) => count,
+    };
+    let bar = whole.map_or_else(ProgressBar::no_length, ProgressBar::new);
+    let watched = !args.quiet && io::stderr().is_terminal() && !io::stdout().is_terminal();
+    bar.set_draw_target(match watched {
+        true => ProgressDrawTarget::stderr_with_hz(10),
+        false => ProgressDrawTarget::hidden(),
+    });
+    let shade = if has_colour(true) { ".green/dim" } else { "" };
+    let template = match whole {
+        Some(_) => {
+            format!("{{bar:24{shade}}} {{percent:>3}}%  {{human_pos}} events, {{per_sec}}  {{eta}} left")
+        }
+        None => "{spinner} {human_pos} events, {per_sec}  {elapsed}".to_owned(),
+    };
+    if let Ok(style) = ProgressStyle::with_template(&template) {
+        bar.set_style(style.progress_chars("━━─"));
+    }
+    bar
 }
 
 /// Tells somebody who watches that there is nothing to see.
@@ -193,6 +230,7 @@ fn print_all(
     names: Vec<PartitionId>,
     mut said: mpsc::Receiver<Said>,
     stop: &AtomicBool,
+    bar: &ProgressBar,
 ) -> Result<ExitCode, Failure> {
     let began = Instant::now();
     let mut printer = Printer::new(args, names);
@@ -207,21 +245,25 @@ fn print_all(
             }
         };
         match next {
-            Some(Said::Events(at, events)) => printer.print(at, &events, stop)?,
-            Some(Said::Note(text)) if !args.quiet => {
-                let mut err = Out::stderr();
-                let text = err.paint(Tone::Faint, &tame(&text));
-                err.line(&text)?;
+            Some(Said::Events(at, events)) => {
+                printer.print(at, &events, stop)?;
+                bar.set_position(printer.printed());
             }
             // Also if it is to be quiet: something is wrong.
+            Some(Said::Note(text)) => {
+                let mut err = Out::stderr();
+                let text = err.paint(Tone::Faint, &tame(&text));
+                bar.suspend(|| err.line(&text))?;
+            }
             Some(Said::Missed(partition, gap)) => {
                 missed.add(&gap);
                 let mut err = Out::stderr();
                 let word = err.paint(Tone::Bad, "warning:");
-                err.line(&format!("{word} {}", tame(&format!("partition {partition}: {gap}"))))?;
+                let text = format!("{word} {}", tame(&format!("partition {partition}: {gap}")));
+                bar.suspend(|| err.line(&text))?;
             }
             Some(Said::Silence(text)) if printer.printed() == 0 => Out::stderr().line(&text)?,
-            Some(Said::Note(_) | Said::Silence(_)) => {}
+            Some(Said::Silence(_)) => {}
             Some(Said::Failed(failed)) => {
                 failure = Some(failed);
                 break;
@@ -231,6 +273,7 @@ fn print_all(
         }
     }
     printer.flush()?;
+    bar.finish_and_clear();
     if let Some(failure) = failure {
         return Err(failure);
     }

@@ -63,6 +63,31 @@ pub(crate) fn span(wanted: &Position, partition: &PartitionProperties) -> Span {
     Span { from: wanted.clone(), last, lost, note }
 }
 
+/// Where the last `count` events of a partition begin.
+pub(crate) fn last(count: u64, partition: &PartitionProperties) -> Position {
+    match &partition.end.position {
+        None => Position::Earliest,
+        Some(_) if partition.is_empty || count == 0 => Position::Latest,
+        Some(end) => {
+            let back = i64::try_from(count).unwrap_or(i64::MAX) - 1;
+            let from = end.sequence.0.saturating_sub(back).max(partition.first.0);
+            Position::at_sequence(SequenceNumber(from))
+        }
+    }
+}
+
+/// How many events there are to read, as far as it is known.
+pub(crate) fn events(span: &Span, partition: &PartitionProperties) -> Option<u64> {
+    let first = match &span.from {
+        Position::Earliest => partition.first.0,
+        Position::Sequence { sequence, inclusive } => {
+            sequence.0.saturating_add(i64::from(!inclusive)).max(partition.first.0)
+        }
+        Position::Latest | Position::Offset { .. } | Position::Time(_) => return None,
+    };
+    Some(u64::try_from(span.last?.saturating_sub(first).saturating_add(1)).unwrap_or(0))
+}
+
 #[cfg(test)]
 mod tests {
     use partita_core::model::{LastEnqueued, Offset, StreamPosition, Timestamp};
@@ -127,6 +152,21 @@ mod tests {
                 );
             }
         }
+    }
+
+    #[test]
+    fn the_last_events_are_counted_from_the_end_and_begin_no_earlier_than_the_first() {
+        let held = partition(Some(7), false);
+        for (count, from) in [(1, "seq:7"), (3, "seq:5"), (8, "seq:0"), (u64::MAX, "seq:0"), (0, "latest")] {
+            assert_eq!(last(count, &held).to_string(), from, "{count}");
+        }
+        let kept = PartitionProperties { first: SequenceNumber(6), ..held };
+        assert_eq!(last(5, &kept).to_string(), "seq:6");
+        assert_eq!(last(5, &partition(None, true)).to_string(), "earliest");
+        assert_eq!(last(5, &partition(Some(7), true)).to_string(), "latest");
+        let count = |words: &str| events(&span(&Position::parse(words, Timestamp(0)).unwrap(), &kept), &kept);
+        assert_eq!([count("earliest"), count("seq:7"), count("after seq:0")], [Some(2), Some(1), Some(2)]);
+        assert_eq!([count("latest"), count("1970-01-01T00:00:07Z")], [None, None]);
     }
 
     #[test]

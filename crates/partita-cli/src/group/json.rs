@@ -7,7 +7,7 @@ use partita_core::store::{MoveRecord, Resume};
 use serde_json::{Value, json};
 
 use super::lag::{Behind, is_void};
-use super::{Group, since, state};
+use super::{Group, process, since, state};
 
 fn id(incarnation: Option<&Incarnation>) -> Value {
     incarnation.map_or(Value::Null, |incarnation| json!(incarnation.id().as_str()))
@@ -28,7 +28,8 @@ pub(super) fn group(group: &Group) -> Value {
             let owned = group.owned(&record.incarnation);
             json!({
                 "id": record.incarnation.id().as_str(),
-                "host": &*record.host,
+                "host": process(&record.host).0,
+                "process_id": process(&record.host).1,
                 "started": record.started.to_string(),
                 "state": state(seen, owned),
                 "owned_partitions": owned,

@@ -291,6 +291,14 @@ impl Group {
     }
 }
 
+/// The machine and the process of an instance, as far as it tells them.
+fn process(host: &str) -> (&str, Option<u32>) {
+    match host.rsplit_once('/').map(|(machine, id)| (machine, id.parse())) {
+        Some((machine, Ok(id))) => (machine, Some(id)),
+        _ => (host, None),
+    }
+}
+
 fn is_live(seen: &InstanceSeen) -> bool {
     seen.record.state == InstanceState::Live
 }
@@ -329,5 +337,12 @@ mod tests {
     fn spans_are_said_in_one_unit() {
         let said = [0, 119, 120, 7_199, 7_200, 172_800].map(|seconds| glance(Duration::from_secs(seconds)));
         assert_eq!(said, ["0s", "119s", "2m", "119m", "2h", "2d"]);
+    }
+
+    #[test]
+    fn a_machine_and_a_process_are_told_apart_and_an_older_record_has_no_process() {
+        assert_eq!(process("vm/4711"), ("vm", Some(4_711)));
+        assert_eq!(process("unknown host/1"), ("unknown host", Some(1)));
+        assert_eq!([process("vm"), process("a/b"), process("")], [("vm", None), ("a/b", None), ("", None)]);
     }
 }

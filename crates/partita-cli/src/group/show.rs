@@ -4,7 +4,7 @@ use partita_core::model::{Incarnation, Timestamp};
 use partita_core::store::{FailingPartition, MoveRecord, Resume};
 
 use super::lag::{Behind, is_void};
-use super::{Group, glance, is_live, since, state};
+use super::{Group, glance, is_live, process, since, state};
 use crate::output::{counted, grouped};
 use crate::table::{self, Column};
 
@@ -26,12 +26,13 @@ const PARTITIONS: [Column; 7] = [
     ("LAG", true),
     ("BEHIND", true),
 ];
-const INSTANCES: [Column; 6] = [
+const INSTANCES: [Column; 7] = [
     ("INSTANCE", false),
     ("OWNS", true),
     ("STATE", false),
     ("HEARTBEAT", true),
     ("UP", true),
+    ("PID", true),
     ("HOST", false),
 ];
 const MOVES: [Column; 6] =
@@ -185,7 +186,8 @@ fn instances(group: &Group) -> Vec<Vec<String>> {
                 state(seen, owned).to_owned(),
                 glance(seen.age),
                 glance(since(record.started, group.time)),
-                record.host.to_string(),
+                process(&record.host).1.map_or_else(|| "-".to_owned(), |id| id.to_string()),
+                process(&record.host).0.to_owned(),
             ]);
         }
     }

@@ -76,6 +76,8 @@ impl Source {
 pub(crate) struct Reading {
     pub(crate) source: Source,
     pub(crate) jsonl: bool,
+    /// What stands between a line's key and its body.
+    pub(crate) key_separator: Option<char>,
     pub(crate) count: Option<u64>,
     pub(crate) rate: Option<f64>,
     pub(crate) properties: Vec<(String, String)>,
@@ -170,6 +172,9 @@ impl Reading {
             // Some editors begin a file with a mark of its encoding.
             let text = if number == 1 { text.trim_start_matches('\u{feff}') } else { text };
             Line::parse(text).map_err(bad)?
+        } else if let Some(separator) = self.key_separator {
+            let (key, body) = keyed(bytes, separator).map_err(bad)?;
+            Record { event: Event::builder(Bytes::copy_from_slice(body)), key: Some(key), partition: None }
         } else {
             Record { event: Event::builder(Bytes::copy_from_slice(bytes)), key: None, partition: None }
         };
@@ -187,6 +192,19 @@ impl Reading {
         // The next line may be long in coming.
         if self.count.is_some_and(|count| sink.given >= count) { Err(Stop::Enough) } else { Ok(()) }
     }
+}
+
+/// A line's key and body.
+fn keyed(line: &[u8], separator: char) -> Result<(String, &[u8]), String> {
+    let (mut letters, shown) = ([0; 4], separator.escape_debug());
+    let separator = separator.encode_utf8(&mut letters).as_bytes();
+    let at = memchr::memmem::find(line, separator)
+        .ok_or_else(|| format!("it has no '{shown}' between key and body (--key-separator)"))?;
+    let key = std::str::from_utf8(&line[..at]).map_err(|_| "its key is not UTF-8".to_owned())?;
+    if key.is_empty() {
+        return Err(format!("its key, before the '{shown}', is empty"));
+    }
+    Ok((key.to_owned(), &line[at + separator.len()..]))
 }
 
 /// Takes events at their rate and hands them over.
@@ -235,6 +253,7 @@ mod tests {
         let mut reading = Reading {
             source: Source::Stdin,
             jsonl,
+            key_separator: None,
             count,
             rate: None,
             properties: Vec::new(),
@@ -262,6 +281,16 @@ mod tests {
         assert_eq!(read(b"", false, None), (vec![], Ok(())));
         assert_eq!(read(b"a\nb\nc\n", false, Some(2)).0, [1, 2]);
         assert_eq!(read(b"", false, Some(0)).0, [0; 0]);
+    }
+
+    #[test]
+    fn a_line_is_its_key_and_what_follows_the_first_separator() {
+        assert_eq!(keyed(b"home-1:a:b", ':'), Ok(("home-1".to_owned(), &b"a:b"[..])));
+        assert_eq!(keyed("k→\u{ff}".as_bytes(), '→'), Ok(("k".to_owned(), "\u{ff}".as_bytes())));
+        assert_eq!(keyed(b"k\t", '\t'), Ok(("k".to_owned(), &b""[..])));
+        for (line, said) in [(&b"none"[..], "no ':'"), (b":x", "is empty"), (b"\xff:x", "not UTF-8")] {
+            assert!(keyed(line, ':').unwrap_err().contains(said), "{said}");
+        }
     }
 
     #[test]

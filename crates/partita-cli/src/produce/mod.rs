@@ -17,8 +17,10 @@ use tokio::sync::mpsc;
 
 use self::input::{CHUNKS_MAX, Chunk, Reading, Source};
 use self::progress::{Progress, Read};
+use self::report::Report;
 use self::routing::Routing;
 use self::sending::Sending;
+use crate::admin::Form;
 use crate::connection::{ConnectionArgs, HELP, runtime};
 use crate::output::Out;
 use crate::{Failure, interrupt};
@@ -67,6 +69,16 @@ pub(crate) struct Args {
     #[arg(long, short, value_name = "KEY", help_heading = "Events")]
     key: Option<String>,
 
+    /// Each line is a key, this character and the body, such as 'home-1:21.5' with ':'; \\t is a tab
+    #[arg(
+        long,
+        value_name = "CHAR",
+        value_parser = parse_separator,
+        conflicts_with_all = ["key", "jsonl", "body"],
+        help_heading = "Input"
+    )]
+    key_separator: Option<char>,
+
     /// The partition for all events
     #[arg(long, short, value_name = "ID", conflicts_with = "key", help_heading = "Events")]
     partition: Option<String>,
@@ -79,6 +91,10 @@ pub(crate) struct Args {
     #[arg(long = "property", value_name = "NAME=VALUE", value_parser = parse_property, help_heading = "Events")]
     properties: Vec<(String, String)>,
 
+    /// How to say where the events went: for people on stderr, or as JSON for programs on stdout
+    #[arg(long, short, value_enum, default_value_t = Form::Table, value_name = "FORM", conflicts_with = "quiet")]
+    output: Form,
+
     /// Prints no report
     #[arg(long, short)]
     quiet: bool,
@@ -89,6 +105,17 @@ pub(crate) struct Args {
 
 /// One event a day, about.
 const RATE_MIN: f64 = 0.00001;
+
+/// A character, or a tab as shells let it be written.
+fn parse_separator(text: &str) -> Result<char, String> {
+    let mut letters = text.chars();
+    match (letters.next(), letters.next()) {
+        (Some('\n'), None) => Err("a line feed ends the line: choose another character".to_owned()),
+        (Some(one), None) => Ok(one),
+        _ if text == "\\t" => Ok('\t'),
+        _ => Err("write one character, such as : or \\t".to_owned()),
+    }
+}
 
 fn parse_property(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
@@ -130,6 +157,7 @@ async fn produce(args: Args, client: EventHubs, source: Source) -> Result<ExitCo
     let reading = Reading {
         source,
         jsonl: args.jsonl,
+        key_separator: args.key_separator,
         count: args.count.or(args.body.is_some().then_some(1)),
         rate: args.rate,
         properties: args.properties.clone(),
@@ -160,8 +188,11 @@ async fn produce(args: Args, client: EventHubs, source: Source) -> Result<ExitCo
     if !args.quiet {
         // A hub that is away is not asked where its partitions end.
         let asks = !matches!(said, Err(Failure::Unreachable(_) | Failure::Interrupted(_)));
-        report::print(asks.then_some(&client), client.hub().as_str(), &sending, took, &mut Out::stderr())
-            .await?;
+        let report = Report::of(asks.then_some(&client), client.hub().as_str(), &sending, took).await;
+        match args.output {
+            Form::Table => report.print(&mut Out::stderr())?,
+            Form::Json => Out::stdout().line(&report.json().to_string())?,
+        }
     }
     said.map(|()| ExitCode::SUCCESS)
 }

@@ -5,12 +5,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use partita_sources::eventhubs::BufferedProducer;
+use partita_sources::eventhubs::{BufferedProducer, EventHubsError};
 use tokio::task::JoinHandle;
 
 use super::input::Source;
 use super::{Args, shows_progress};
-use crate::output::{grouped, has_colour};
+use crate::output::{Out, Tone, grouped, has_colour, tame};
 
 /// When nothing was sent for so long, although there is something to send, the hub is away.
 const AWAY_AFTER: Duration = Duration::from_secs(2);
@@ -23,21 +23,21 @@ pub(crate) struct Read {
     pub(crate) events: AtomicU64,
 }
 
-/// A bar on a terminal, elsewhere nothing.
-pub(crate) struct Progress(Option<(ProgressBar, JoinHandle<()>)>);
+/// A bar on a terminal; everywhere a line when the hub has to be waited for, and why.
+pub(crate) struct Progress(ProgressBar, JoinHandle<()>);
 
 impl Progress {
     pub(crate) fn start(args: &Args, source: &Source, producer: &BufferedProducer, read: &Arc<Read>) -> Self {
-        if !shows_progress(args, source) {
-            return Self(None);
-        }
         let events = args.count;
         let bytes = source.bytes().filter(|_| events.is_none());
         let bar = match events.or(bytes) {
             Some(whole) => ProgressBar::new(whole),
             None => ProgressBar::no_length(),
         };
-        bar.set_draw_target(ProgressDrawTarget::stderr_with_hz(10));
+        bar.set_draw_target(match shows_progress(args, source) {
+            true => ProgressDrawTarget::stderr_with_hz(10),
+            false => ProgressDrawTarget::hidden(),
+        });
         let shade = if has_colour(true) { ".green/dim" } else { "" };
         let template = match bar.length() {
             Some(_) => format!("{{bar:24{shade}}} {{percent:>3}}%  {{msg}}  {{eta}} left"),
@@ -50,11 +50,18 @@ impl Progress {
         let task = tokio::spawn(async move {
             let began = tokio::time::Instant::now();
             let (mut last_sent, mut last_change) = (0, began);
+            // Said once, and again only after events went through.
+            let mut is_told = false;
             loop {
                 tokio::time::sleep(REDRAW).await;
                 let sent: u64 = producer.outcomes().iter().map(|of| of.sent_events).sum();
                 if sent != last_sent {
                     (last_sent, last_change) = (sent, tokio::time::Instant::now());
+                    is_told = false;
+                }
+                if let Some(why) = producer.retrying().filter(|_| !is_told) {
+                    is_told = true;
+                    shown.suspend(|| tell(&why));
                 }
                 shown.set_position(match events {
                     Some(_) => sent,
@@ -74,14 +81,20 @@ impl Progress {
                 shown.tick();
             }
         });
-        Self(Some((bar, task)))
+        Self(bar, task)
     }
 
     /// Takes the bar away: what is said at the end says more.
     pub(crate) fn end(self) {
-        if let Some((bar, task)) = self.0 {
-            task.abort();
-            bar.finish_and_clear();
-        }
+        self.1.abort();
+        self.0.finish_and_clear();
     }
+}
+
+/// Says what the hub said, also to whoever wants few words: something is wrong.
+fn tell(why: &EventHubsError) {
+    let mut err = Out::stderr();
+    let text = err.paint(Tone::Faint, &tame(&format!("{why}; trying again for up to a minute")));
+    // If stderr is closed, the end of the command tells.
+    let _ = err.line(&text);
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use partita_core::model::LastEnqueued;
 use partita_sources::eventhubs::EventHubs;
+use serde_json::{Value, json};
 
 use super::sending::{Sending, Sent};
 use crate::Failure;
@@ -48,51 +49,89 @@ async fn ends(client: Option<&EventHubs>, sent: &[Sent]) -> Vec<Option<LastEnque
     asked.unwrap_or_else(|| vec![None; sent.len()])
 }
 
-/// Says what was sent, and where it is, if there is a client to ask.
-pub(crate) async fn print(
-    client: Option<&EventHubs>,
-    hub: &str,
-    sending: &Sending,
+/// What was sent, and where it is.
+pub(crate) struct Report {
+    hub: String,
+    rows: Vec<(Sent, Numbers)>,
     took: Duration,
-    out: &mut Out,
-) -> Result<(), Failure> {
-    let mut rows = Vec::new();
-    let sent = sending.sent();
-    let ends = ends(client, &sent).await;
-    for (part, after) in sent.into_iter().zip(ends) {
-        let numbers = numbers(part.before.as_ref(), after.as_ref(), part.events);
-        rows.push((part, numbers));
+}
+
+impl Report {
+    /// Asks where the events are, if there is a client to ask.
+    pub(crate) async fn of(client: Option<&EventHubs>, hub: &str, sending: &Sending, took: Duration) -> Self {
+        let sent = sending.sent();
+        let ends = ends(client, &sent).await;
+        let rows = sent.into_iter().zip(ends).map(|(part, after)| {
+            let numbers = numbers(part.before.as_ref(), after.as_ref(), part.events);
+            (part, numbers)
+        });
+        Self { hub: hub.to_owned(), rows: rows.collect(), took }
     }
-    let (mut sent, mut bytes) = (0, 0);
-    for (part, _) in &rows {
-        sent += part.events;
-        bytes += part.bytes;
+
+    fn sent(&self) -> (u64, u64) {
+        self.rows.iter().fold((0, 0), |(events, bytes), (part, _)| (events + part.events, bytes + part.bytes))
     }
-    let size = Size(bytes);
-    let rate = (sent as f64 / took.as_secs_f64().max(0.001)) as u64;
-    let speed = match sent {
-        0..=99 => String::new(),
-        _ => format!(" in {:.1} s ({}/s, {size})", took.as_secs_f64(), grouped(rate)),
-    };
-    match rows.as_slice() {
-        [] => out.line(&format!("Sent no events to {hub}."))?,
-        [(part, numbers)] => {
-            let events = counted(sent, "event");
-            out.line(&format!(
-                "Sent {events} to partition {} of {hub}{speed}{}.",
-                part.partition,
-                said(*numbers)
-            ))?;
-        }
-        rows => {
-            out.line(&format!("Sent {} to {hub}{speed}:", counted(sent, "event")))?;
-            table::print(out, &COLUMNS, rows.iter().map(|(part, numbers)| row(part, *numbers)).collect())?;
-            if rows.iter().any(|(_, numbers)| matches!(numbers, Numbers::Within(..))) {
-                out.line("Where it says ~, the numbers are within these: others sent, too, or events were sent again after a lost answer.")?;
+
+    /// For programs.
+    pub(crate) fn json(&self) -> Value {
+        let (events, bytes) = self.sent();
+        let row = |(part, numbers): &(Sent, Numbers)| {
+            let (first, last, exact) = match *numbers {
+                Numbers::These(first, last) => (json!(first), json!(last), true),
+                Numbers::Within(first, last) => (json!(first), json!(last), false),
+                Numbers::Unknown => (Value::Null, Value::Null, false),
+            };
+            json!({
+                "id": part.partition.as_str(),
+                "events": part.events,
+                "first_sequence": first,
+                "last_sequence": last,
+                // Else others sent there, too, and the numbers are within these.
+                "exact": exact,
+            })
+        };
+        json!({
+            "hub": self.hub,
+            "events": events,
+            "bytes": bytes,
+            "seconds": self.took.as_secs_f64(),
+            "partitions": self.rows.iter().map(row).collect::<Vec<_>>(),
+        })
+    }
+
+    /// For people.
+    pub(crate) fn print(&self, out: &mut Out) -> Result<(), Failure> {
+        let (hub, (sent, bytes)) = (&self.hub, self.sent());
+        let size = Size(bytes);
+        let rate = (sent as f64 / self.took.as_secs_f64().max(0.001)) as u64;
+        let speed = match sent {
+            0..=99 => String::new(),
+            _ => format!(" in {:.1} s ({}/s, {size})", self.took.as_secs_f64(), grouped(rate)),
+        };
+        match self.rows.as_slice() {
+            [] => out.line(&format!("Sent no events to {hub}."))?,
+            [(part, numbers)] => {
+                let events = counted(sent, "event");
+                out.line(&format!(
+                    "Sent {events} to partition {} of {hub}{speed}{}.",
+                    part.partition,
+                    said(*numbers)
+                ))?;
+            }
+            rows => {
+                out.line(&format!("Sent {} to {hub}{speed}:", counted(sent, "event")))?;
+                table::print(
+                    out,
+                    &COLUMNS,
+                    rows.iter().map(|(part, numbers)| row(part, *numbers)).collect(),
+                )?;
+                if rows.iter().any(|(_, numbers)| matches!(numbers, Numbers::Within(..))) {
+                    out.line("Where it says ~, the numbers are within these: others sent, too, or events were sent again after a lost answer.")?;
+                }
             }
         }
+        Ok(())
     }
-    Ok(())
 }
 
 const COLUMNS: [table::Column; 4] = [("PARTITION", true), ("EVENTS", true), ("FIRST", true), ("LAST", true)];

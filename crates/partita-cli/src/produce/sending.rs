@@ -90,9 +90,12 @@ impl Sending {
         let outcomes = self.producer.outcomes();
         let failed = outcomes.iter().filter(|of| of.failed_events > 0).map(|of| of.partition.as_str());
         let failed = failed.collect::<Vec<_>>().join(", ");
-        Failure::Unreachable(format!(
-            "{error}; the last events for partition {failed} may have arrived or not"
-        ))
+        let text = format!("{error}; the last events for partition {failed} may have arrived or not");
+        // A hub that said something is there.
+        match &error {
+            SendError::Hub(error) if error.condition().is_some() => Failure::Run(text),
+            _ => Failure::Unreachable(text),
+        }
     }
 
     /// What the partitions got that got any.

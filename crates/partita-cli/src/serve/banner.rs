@@ -175,7 +175,7 @@ impl Facts<'_> {
             // Where commands look by themselves.
             let usual = self.numbers.amqp == super::connect::AMQP_PORT && self.plan.listen.reaches_loopback();
             if !usual {
-                steps.push(format!("export EVENTHUBS_CONNECTION_STRING='{}'", self.connection_string()));
+                steps.push(format!("export PARTITA_CONNECTION_STRING='{}'", self.connection_string()));
             }
             steps.push(format!("partita produce {} --body hello", hub.name()));
             steps.push(format!("partita consume {}", hub.name()));

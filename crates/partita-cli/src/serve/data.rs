@@ -1,13 +1,13 @@
 //! Where events are kept, and emptying it.
 
 use std::ffi::OsString;
-use std::io::{self, BufRead, IsTerminal, Write};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use partita_hub::broker::Reset;
 
 use crate::Failure;
-use crate::output::{Out, counted};
+use crate::output::{Out, confirm, counted};
 use crate::units::Size;
 
 /// The data directory that the environment names.
@@ -49,7 +49,9 @@ pub(crate) fn reset(dir: &Path, yes: bool, out: &mut Out) -> Result<(), Failure>
         out.line(&format!("  hub {name}: all its events and groups, {files}, {}", Size(bytes)))?;
     }
     out.line("Checkpoints that processors keep elsewhere are void then: the store id changes.")?;
-    if !yes && !asked(out, &format!("Delete {}? [y/N] ", Size(reset.bytes())))? {
+    let refusal =
+        "--reset asks before it deletes, and there is no terminal to ask on: add --yes if you are sure";
+    if !yes && !confirm(out, &format!("Delete {}? [y/N] ", Size(reset.bytes())), refusal)? {
         return Err(Failure::Run("nothing was deleted, and the hub was not started".to_owned()));
     }
     let bytes = reset.bytes();
@@ -61,18 +63,6 @@ fn delete(reset: Reset, out: &mut Out, said: &str) -> Result<(), Failure> {
     reset.delete().map_err(|error| Failure::Data(error.to_string()))?;
     out.line(&format!("{said} in {}.", dir.display()))?;
     Ok(())
-}
-
-fn asked(out: &mut Out, question: &str) -> Result<bool, Failure> {
-    if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
-        let text =
-            "--reset asks before it deletes, and there is no terminal to ask on: add --yes if you are sure";
-        return Err(Failure::Usage(text.to_owned()));
-    }
-    out.part(question)?;
-    let mut answer = String::new();
-    io::stdin().lock().read_line(&mut answer)?;
-    Ok(matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
 }
 
 /// Writes a file so that nobody sees half of it, and only this user can read it.

@@ -43,9 +43,12 @@ fn a_file_goes_before_the_environment_and_both_variables_are_read() {
     let nowhere = format!("Endpoint=sb://localhost:1;{EMULATOR}");
     let mut by_file = with(&nowhere, &args);
     by_file.arg("--connection-file").arg(file);
+    // Ours goes before those of others.
+    let mut by_our_variable = with(&nowhere, &args);
+    by_our_variable.env("PARTITA_CONNECTION_STRING", string);
     let mut by_other_variable = partita(&args);
     by_other_variable.env("EVENT_HUB_CONNECTION_STRING", string);
-    for command in [&mut by_file, &mut by_other_variable] {
+    for command in [&mut by_file, &mut by_our_variable, &mut by_other_variable] {
         let output = command.output().unwrap();
         assert_eq!(text(&output.stdout), "hello\n", "{}", text(&output.stderr));
     }
@@ -117,7 +120,21 @@ fn a_wrong_key_and_a_hub_that_is_not_there() {
         &["produce", "other", "--body", "x"],
         &["event", "show", "other", "0", "0"],
     ] {
-        check(&mut with(string, args), 7, &["other"]);
+        check(
+            &mut with(string, args),
+            7,
+            &["error: no such hub: ", "'sb://localhost/other'", "The hubs here are: eh1."],
+        );
+        let output = with(string, args).stdin(Stdio::null()).output().unwrap();
+        assert!(!text(&output.stderr).contains("was refused"), "it was not: there is no such hub");
+    }
+    for args in [&["consume", "eh1", "-g", "nobody"][..], &["consume", "eh1", "-g", "nobody", "--until-end"]]
+    {
+        check(
+            &mut with(string, args),
+            7,
+            &["'nobody' could not be found", "hub 'eh1' has the consumer groups $Default"],
+        );
     }
 }
 

@@ -219,3 +219,19 @@ fn all_events_of_1024_partitions_are_sent_and_printed() {
     printed.sort_unstable();
     assert_eq!(printed, lines);
 }
+
+#[test]
+fn the_last_events_of_each_partition_are_enough() {
+    let hub = Hub::start(&["--memory", "--hub", "eh1:2"]);
+    produce(&hub, &["eh1", "-p", "0"], b"a0\na1\na2\n");
+    produce(&hub, &["eh1", "-p", "1"], b"b0\n");
+    let last = |count: &str| {
+        let printed = text(&consume(&hub, &["eh1", "--last", count]));
+        let mut lines: Vec<_> = printed.lines().map(str::to_owned).collect();
+        lines.sort();
+        lines.join(" ")
+    };
+    assert_eq!(["0", "1", "2", "99"].map(last), ["", "a2 b0", "a1 a2 b0", "a0 a1 a2 b0"]);
+    let both = run(&hub, &["consume", "eh1", "--last", "1", "--from", "earliest"], b"");
+    assert_eq!(both.status.code(), Some(2));
+}

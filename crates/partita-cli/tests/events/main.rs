@@ -5,6 +5,7 @@ mod client;
 mod connect;
 mod consume;
 mod damage;
+mod displaced;
 mod produce;
 mod show;
 #[allow(dead_code)]

@@ -193,7 +193,9 @@ fn a_hub_that_is_killed_again_and_again_has_every_line_once_and_in_order() {
     }
     let output = producer.wait_with_output().unwrap();
     let said = text(&output.stderr);
-    assert!(output.status.success() && said.starts_with("Sent 60,000 events to eh1"), "{said}");
+    // Before it, why it had to wait.
+    assert!(said.contains("trying again for up to a minute\n"), "{said}");
+    assert!(output.status.success() && said.contains("\nSent 60,000 events to eh1"), "{said}");
     for partition in ["0", "1"] {
         let printed = text(&consume(&hub, &["eh1", "--partition", partition]));
         let numbers: Vec<usize> = printed.lines().map(|line| line.parse().unwrap()).collect();
@@ -249,4 +251,22 @@ fn an_interrupt_ends_the_reading_and_sends_what_was_read() {
 pub(crate) fn interrupt(child: &std::process::Child) {
     let pid = rustix::process::Pid::from_raw(child.id().cast_signed()).unwrap();
     rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+}
+
+#[test]
+fn a_line_may_begin_with_its_key() {
+    let hub = Hub::start(&["--memory", "--hub", "eh1:4"]);
+    produce(&hub, &["eh1", "--key-separator", ":"], b"home-1:a:b\nhome-2:\n");
+    produce(&hub, &["eh1", "--key-separator", "\\t"], b"home-1\tc\n");
+    let mut events = consume_json(&hub, &["eh1"]);
+    events.sort_by_key(|event| event["body"].as_str().unwrap().to_owned());
+    let pairs: Vec<_> = events.iter().map(|event| (event["key"].as_str(), event["body"].as_str())).collect();
+    let (one, two) = (Some("home-1"), Some("home-2"));
+    assert_eq!(pairs, [(two, Some("")), (one, Some("a:b")), (one, Some("c"))]);
+    assert_eq!(events[1]["partition"], events[2]["partition"], "a key is in one place");
+    let (code, said) = refused_after_report(&hub, &["eh1", "--key-separator", ":"], b"k:x\nnone\n");
+    assert!(code == 1 && said.contains("line 2: it has no ':' between key and body"), "{said}");
+    for wrong in [&["--key-separator", "ab"][..], &["--key-separator", ":", "--key", "k"]] {
+        assert_eq!(run(&hub, &[&["produce", "eh1"], wrong].concat(), b"").status.code(), Some(2));
+    }
 }

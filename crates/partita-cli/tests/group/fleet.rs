@@ -53,6 +53,15 @@ impl Fleet {
         name: &str,
         handle: impl Fn(&Event) -> HandlerResult + Clone + Send + Sync + 'static,
     ) -> ProcessorHandle {
+        self.try_start_with(name, handle).unwrap()
+    }
+
+    /// The same, or why it did not start.
+    pub(crate) fn try_start_with(
+        &self,
+        name: &str,
+        handle: impl Fn(&Event) -> HandlerResult + Clone + Send + Sync + 'static,
+    ) -> Result<ProcessorHandle, String> {
         let connection: ConnectionString = self.connection().parse().unwrap();
         let hub = EventHubs::builder(&connection).hub("eh1").build().unwrap();
         let processor = Processor::builder(hub.source(), SqliteStore::open(self.store()).unwrap())
@@ -65,7 +74,7 @@ impl Fleet {
             })
             .build()
             .unwrap();
-        self.runtime.block_on(processor.start()).unwrap()
+        self.runtime.block_on(processor.start()).map_err(|error| error.to_string())
     }
 
     pub(crate) fn stop(&self, running: ProcessorHandle) {

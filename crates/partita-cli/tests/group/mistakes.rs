@@ -1,5 +1,6 @@
 //! Stores and groups that are not there: one sentence, and nothing is made.
 
+use crate::fleet::Fleet;
 use crate::support::{Hub, partita, text};
 
 #[test]
@@ -42,4 +43,14 @@ fn a_group_that_no_processor_was_in() {
         assert_eq!(output.status.code(), Some(7), "{said}");
         assert!(said.contains("the store knows no group other of hub eh1 at localhost"), "{said}");
     }
+}
+
+#[test]
+fn a_processor_of_a_group_that_the_hub_does_not_have_does_not_start() {
+    let fleet = Fleet::new("eh1:1:cg2");
+    let said = fleet.try_start_with("alpha", |_| Ok(())).expect_err("there is no cg1");
+    assert!(
+        said.contains("'cg1' could not be found: hub 'eh1' has the consumer groups $Default, cg2"),
+        "{said}"
+    );
 }

@@ -26,6 +26,11 @@ fn lag_counts_what_nobody_has_handled() {
     let title = format!("cg1 of eh1 at {}: 4 partitions, 1 instance, lag 0 events\n", fleet.namespace());
     assert!(shown.starts_with(&title), "{shown}");
     assert!(shown.contains("alpha        4  live"), "{shown}");
+    let alpha_seen = &status["instances"][0];
+    assert_eq!(alpha_seen["process_id"], std::process::id(), "{alpha_seen}");
+    let host = alpha_seen["host"].as_str().unwrap();
+    let row = shown.lines().find(|line| line.starts_with("alpha")).unwrap();
+    assert!(row.ends_with(&format!("  {}  {host}", std::process::id())), "{shown}");
 
     fleet.stop(alpha);
     fleet.produce(&["--body", "x", "--count", "7"]);

@@ -63,15 +63,17 @@ fn hubs_and_groups_are_made_shown_changed_and_deleted() {
     assert_eq!((&changed["partition_count"], &changed["retention_seconds"]), (&json!(5), &json!(5_400)));
     assert_eq!(changed["consumer_groups"], json!(["$Default", "audit"]));
     assert_eq!(json(&hub, &["hub", "disable", "orders"])["disabled"], true);
-    assert!(hub.says(&["hub", "describe", "orders"]).contains("It is disabled"));
+    assert!(hub.says(&["hub", "describe", "orders"]).contains("is disabled"));
     assert_eq!(json(&hub, &["hub", "enable", "orders"])["disabled"], false);
-    assert!(!hub.says(&["hub", "describe", "orders"]).contains("It is disabled"));
+    assert!(!hub.says(&["hub", "describe", "orders"]).contains("is disabled"));
     fails(&hub, &["hub", "change", "orders", "-p", "1"], 1, "partitions are never removed");
     fails(&hub, &["hub", "change", "orders"], 2, "say what is to change");
 
-    assert_eq!(hub.says(&["hub", "delete", "orders"]), "Deleted hub orders.\n");
+    fails(&hub, &["hub", "delete", "orders"], 2, "there is no terminal to ask on: add --yes");
+    assert!(hub.says(&["hub", "list"]).contains("orders"), "nothing was deleted");
+    assert_eq!(hub.says(&["hub", "delete", "orders", "--yes"]), "Deleted hub orders.\n");
     fails(&hub, &["hub", "describe", "orders"], 7, "there is no hub 'orders'");
-    hub.says(&["hub", "delete", "eh1"]);
+    assert_eq!(json(&hub, &["hub", "delete", "eh1", "--yes"]), json!({"deleted": "eh1"}));
     assert_eq!(hub.says(&["hub", "list"]), "There is no hub: make one with 'partita hub create NAME'.\n");
     assert_eq!(json(&hub, &["hub", "list"]), json!({"hubs": []}));
 }

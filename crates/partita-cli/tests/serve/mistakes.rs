@@ -176,8 +176,8 @@ fn options_that_mean_nothing() {
     let dir = tempfile::tempdir().unwrap();
     for (args, part) in [
         (&["--hub", "eh1"][..], "such as eh1:4:cg1"),
-        (&["--retention", "soon"], "is no time"),
-        (&["--retention-size", "much"], "is no size"),
+        (&["--retention", "soon"], "invalid duration"),
+        (&["--retention-size", "much"], "invalid size"),
         (&["--fsync", "sometimes"], "possible values: always, interval, never"),
         (&["--listen", "everywhere"], "write localhost"),
         (&["--rule", "x:fly=key"], "a right is listen, send or manage"),

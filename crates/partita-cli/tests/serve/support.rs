@@ -23,6 +23,8 @@ pub(crate) fn partita(args: &[&str]) -> Command {
         "PARTITA_KEY_FILE",
         "PARTITA_LISTEN",
         "PARTITA_PROXY",
+        "PARTITA_CONNECTION_STRING",
+        "PARTITA_STORE",
         "EVENTHUBS_CONNECTION_STRING",
         "EVENT_HUB_CONNECTION_STRING",
     ] {

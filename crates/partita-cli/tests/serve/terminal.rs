@@ -8,7 +8,7 @@ use std::sync::mpsc;
 
 use rustix::pty;
 
-use crate::support::{Hub, PATIENCE, serve, wait_for};
+use crate::support::{Hub, PATIENCE, partita, serve, wait_for};
 
 /// A hub on a terminal of its own.
 struct Terminal {
@@ -125,7 +125,7 @@ fn the_banner_has_what_a_newcomer_needs() {
         assert!(shown.contains(part), "no {part:?} in {shown}");
     }
     // What is not to be copied whole fits.
-    let copied = ["Endpoint=", "export EVENTHUBS", "python3 ", "  ", "data ", "partita hub"];
+    let copied = ["Endpoint=", "export PARTITA", "python3 ", "  ", "data ", "partita hub"];
     let wide = shown
         .lines()
         .find(|line| line.chars().count() > 80 && !copied.iter().any(|start| line.starts_with(start)));
@@ -152,4 +152,37 @@ fn a_reset_asks_and_takes_no_for_an_answer() {
         }
         assert_eq!(terminal.ends(), code);
     }
+}
+
+#[test]
+fn deleting_a_hub_asks_and_says_what_goes() {
+    let hub = Hub::start(&["--memory", "--hub", "eh1:1"]);
+    let http = hub.http();
+    let ask = || Terminal::run(partita(&["hub", "delete", "eh1", "--http", &http]));
+    let mut no = ask();
+    no.expect("Delete hub eh1 with 0 events and 1 consumer group? [y/N] ");
+    no.types("n\n");
+    assert_eq!(no.ends(), 1);
+    no.expect("nothing was deleted");
+    let mut yes = ask();
+    yes.expect("[y/N] ");
+    yes.types("y\n");
+    assert_eq!(yes.ends(), 0);
+    assert_eq!(hub.get_json("/api/v1/hubs")["hubs"], serde_json::json!([]));
+}
+
+#[test]
+fn consume_shows_how_far_it_is_while_the_events_go_elsewhere() {
+    let hub = Hub::start(&["--memory", "--hub", "eh1:1"]);
+    let command = |args: &[&str]| {
+        let mut command = partita(args);
+        command.env("PARTITA_CONNECTION_STRING", hub.ready["connection_string"].as_str().unwrap());
+        command
+    };
+    assert!(command(&["produce", "eh1", "-q", "--body", "x", "-n", "20"]).status().unwrap().success());
+    // More than there is: it shows what it has and waits for the rest.
+    let mut waits = Terminal::run(command(&["consume", "eh1", "-n", "40"]));
+    waits.expect("50%  20 events");
+    waits.interrupt();
+    assert_eq!(waits.ends(), 0);
 }

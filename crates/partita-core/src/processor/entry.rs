@@ -1,18 +1,24 @@
 //! What is looked at before a group is joined: whether its records are under a former name, and whether they are of
 //! this hub.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
+
+use futures_util::FutureExt;
 
 use super::StartError;
 use crate::model::{Scope, StreamId};
 use crate::report::{ErrorReport, Operation, Reporter};
-use crate::source::EventSource;
+use crate::source::{EventSource, SourceErrorKind};
 use crate::store::{Adoption, CheckpointStore, InstanceSeen, StoreError, StoreResult, reads_another};
 use crate::timing::Timing;
 
 /// How long moving records may take.
 const ADOPT_DEADLINE: Duration = Duration::from_secs(10);
+
+/// How long the hub may take to say whether it has the group.
+const GROUP_DEADLINE: Duration = Duration::from_secs(10);
 
 /// What is needed to look.
 pub(super) struct Entry {
@@ -27,8 +33,9 @@ pub(super) struct Entry {
 }
 
 impl Entry {
-    /// Moves records that are under a former name, and makes sure that nobody reads another hub under this one.
+    /// Makes sure that the hub has the group, moves records that are under a former name, and makes sure that nobody reads another hub under this one.
     pub(super) async fn before(&self) -> Result<(), StartError> {
+        self.check_group().await?;
         for namespace in self.source.former_namespaces() {
             let former = Scope { namespace, ..Scope::clone(&self.scope) };
             if former != *self.scope {
@@ -41,6 +48,16 @@ impl Entry {
     /// Looks once more when the instance is registered: of two that start at the same moment neither saw the other before.
     pub(super) async fn after(&self) -> Result<(), StartError> {
         self.refuse_other_hubs(2 * self.timing.cycle()).await
+    }
+
+    /// Whatever may pass does not prevent a start: readers try again, too.
+    async fn check_group(&self) -> Result<(), StartError> {
+        let asked =
+            AssertUnwindSafe(async { self.source.check_group(&self.scope.group).await }).catch_unwind();
+        match tokio::time::timeout(GROUP_DEADLINE, asked).await {
+            Ok(Ok(Err(error))) if error.kind() == SourceErrorKind::Fatal => Err(error.into()),
+            _ => Ok(()),
+        }
     }
 
     async fn adopt(&self, former: &Scope) -> Result<(), StartError> {

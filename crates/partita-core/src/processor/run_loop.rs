@@ -108,7 +108,8 @@ pub(super) async fn start<F: Factory>(
     entry.before().await?;
     let core = Native::new(Config {
         id: instance.clone(),
-        host: host_name(),
+        // Together they are bounded: a name has at most 64 bytes.
+        host: Arc::from(format!("{}/{}", host_name(), std::process::id())),
         started: runtime.wall(),
         timing,
         atomic: properties.atomic,
@@ -520,11 +521,11 @@ async fn maybe<T>(future: &mut Option<BoxFuture<'static, T>>) -> T {
 }
 
 #[cfg(any(target_os = "linux", target_os = "android"))]
-fn host_name() -> Arc<str> {
-    Arc::from(rustix::system::uname().nodename().to_string_lossy())
+fn host_name() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
-fn host_name() -> Arc<str> {
-    Arc::from("unknown host")
+fn host_name() -> String {
+    "unknown host".to_owned()
 }

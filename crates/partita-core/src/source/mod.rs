@@ -68,6 +68,12 @@ pub trait EventSource: Send + Sync + 'static {
         Vec::new()
     }
 
+    /// Fails if the hub has no such consumer group, where the hub tells. A processor asks before it joins the group, so that a
+    /// name that is not there prevents the start instead of failing every partition later.
+    fn check_group<'a>(&'a self, _group: &'a ConsumerGroup) -> BoxFuture<'a, Result<(), SourceError>> {
+        Box::pin(async { Ok(()) })
+    }
+
     /// Attaches a reader to a partition.
     fn open(&self, request: ReadRequest) -> BoxFuture<'_, Result<Box<dyn PartitionReader>, SourceError>>;
 }

@@ -78,7 +78,7 @@ pub enum InstanceState {
 pub struct InstanceRecord {
     /// Which life of which instance.
     pub incarnation: Incarnation,
-    /// The machine, for people.
+    /// The machine and the process, as `host/pid`, for people. Former versions tell only the machine.
     pub host: Arc<str>,
     /// When this life began, for people.
     pub started: Timestamp,

@@ -352,8 +352,9 @@ impl Hub {
         if self.is_disabled() {
             return Err(AttachError::Disabled { hub: self.name.clone() });
         }
-        if !self.groups().contains(&key.0) {
-            return Err(AttachError::NoGroup { group: key.0 });
+        let groups = self.groups();
+        if !groups.contains(&key.0) {
+            return Err(AttachError::NoGroup { hub: self.name.clone(), group: key.0, groups });
         }
         let table = tables.entry(key.clone()).or_default();
         let evicted = table.readers.admit(id, attach.name, attach.epoch)?;

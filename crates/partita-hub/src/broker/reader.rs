@@ -1,5 +1,6 @@
 //! A reader of a partition in a consumer group.
 
+use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -65,10 +66,14 @@ pub enum AttachError {
         hub: HubName,
     },
     /// There is no such group.
-    #[error("The messaging entity '{group}' could not be found")]
+    #[error("The messaging entity '{group}' could not be found: hub '{hub}' has the consumer groups {}", listed(.groups))]
     NoGroup {
+        /// The hub.
+        hub: HubName,
         /// The group.
         group: ConsumerGroup,
+        /// Those that the hub has.
+        groups: Vec<ConsumerGroup>,
     },
     /// The offset or number is none of this hub.
     #[error("{position} is not a position in this hub")]
@@ -82,6 +87,18 @@ pub enum AttachError {
     /// The position is not there, or the partition.
     #[error(transparent)]
     Position(#[from] ReadError),
+}
+
+/// How many names a sentence lists.
+const LISTED_MAX: usize = 20;
+
+/// Names in a sentence, the first of them if there are many.
+pub(crate) fn listed(names: &[impl fmt::Display]) -> String {
+    let mut text = names.iter().take(LISTED_MAX).map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    if let Some(more) = names.len().checked_sub(LISTED_MAX).filter(|more| *more > 0) {
+        text.push_str(&format!(" and {more} more"));
+    }
+    text
 }
 
 /// Why a reader ends, or what it cannot read.

@@ -34,6 +34,7 @@ impl ConnectionLogic {
     pub(super) fn on_attach(&mut self, id: LinkId, attach: Attach, now: Instant) {
         if let Err(refusal) = self.admit(id, &attach, now) {
             tracing::debug!(connection = self.id(), link = %attach.name, %refusal, "link is refused");
+            self.warn_refused(&refusal.condition, &refusal.description);
             self.refuse(id, &attach, &refusal);
         }
     }
@@ -180,6 +181,7 @@ impl ConnectionLogic {
                 let info = link.pass.partition.and_then(|partition| hub.partition(partition));
                 let refusal = selector::refusal(&from, error, info);
                 tracing::debug!(connection = self.id(), link = %attach.name, %refusal, "link is refused");
+                self.warn_refused(&refusal.condition, &refusal.description);
                 self.refuse(id, &attach, &refusal);
                 self.remove(id);
             }

@@ -29,7 +29,7 @@ pub(crate) async fn run<S>(stream: S, seat: Seat, peer: &Peer)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    tracing::debug!(%peer, connection = seat.id, "connection began");
+    tracing::info!(%peer, connection = seat.id, "connection began");
     let mut course = seat.shared.course();
     // It may have changed before.
     course.mark_changed();
@@ -58,7 +58,8 @@ where
     if matches!(end, End::Closed) {
         task.finish(&mut course).await;
     }
-    tracing::debug!(%peer, connection = task.logic.id(), end = %end, "connection ended");
+    let client = task.logic.client();
+    tracing::info!(%peer, connection = task.logic.id(), client, end = %end, "connection ended");
 }
 
 enum Change {

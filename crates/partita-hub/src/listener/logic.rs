@@ -350,6 +350,16 @@ impl ConnectionLogic {
         }
     }
 
+    /// What the client calls itself.
+    pub(super) fn client(&self) -> String {
+        self.seat.client().1
+    }
+
+    /// Says in the log what was refused, if whoever runs the hub should know.
+    pub(super) fn warn_refused(&self, condition: &str, description: &str) {
+        self.seat.warn_refused(condition, description);
+    }
+
     /// Ends a link from here.
     pub(super) fn detach(&mut self, id: LinkId, refusal: &Refusal) {
         if let Some(link) = self.links.get(&id) {

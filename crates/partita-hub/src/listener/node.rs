@@ -11,7 +11,7 @@ use partita_core::model::Timestamp;
 
 use super::logic::{ConnectionLogic, LinkKind, error_of};
 use crate::service::condition::{DECODE_ERROR, LIMIT_EXCEEDED, Refusal};
-use crate::service::{cbs, management, request_reply_to};
+use crate::service::{cbs, management, reply_failure, request_reply_to};
 
 /// How many requests a client may send ahead.
 pub(super) const REQUEST_CREDIT: u32 = 100;
@@ -93,13 +93,19 @@ impl ConnectionLogic {
         let shared = self.shared().clone();
         let reply = match node {
             Node::Cbs => {
-                let is_hub = |name: &str| shared.broker.hub(name).is_some();
-                cbs::handle(&request, &shared.options.auth, &mut self.tokens, is_hub, time)
+                let hub = |name: &str| match shared.broker.hub(name) {
+                    Some(_) => Ok(()),
+                    None => Err(shared.broker.list().iter().map(|hub| hub.name().to_string()).collect()),
+                };
+                cbs::handle(&request, &shared.options.auth, &mut self.tokens, hub, time)
             }
             Node::Management => {
                 management::handle(&request, &shared.broker, &shared.options.auth, &self.tokens, time)
             }
         };
+        if let Some((condition, description)) = reply_failure(&reply) {
+            self.warn_refused(condition, description);
+        }
         if !delivery.settled {
             self.settle(delivery.link, delivery.id.into(), DeliveryState::Accepted, now);
         }

@@ -76,6 +76,7 @@ impl ConnectionLogic {
             Ok(()) => return,
         };
         tracing::debug!(connection = self.id(), held, %refusal, "a stranger is sent away");
+        self.warn_refused(&refusal.condition, &refusal.description);
         self.stake = None;
         self.token_until = None;
         self.links.clear();

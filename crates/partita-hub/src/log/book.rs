@@ -229,7 +229,7 @@ impl Core {
     }
 
     /// The numbers of each partition that belong to a segment, and whether the segment after it is missing.
-    fn spans(&self, segment: &Segment) -> (Vec<Range<u64>>, bool) {
+    pub(crate) fn spans(&self, segment: &Segment) -> (Vec<Range<u64>>, bool) {
         let ends: Vec<u64> = read(&self.ends).iter().map(|end| end.next_seq).collect();
         let segments = read(&self.segments);
         let next = segments.iter().find(|other| other.id > segment.id);

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::core::{Core, read};
-use super::lost_ranges::LostRange;
+use super::lost_ranges::{LostRange, without};
 use super::recovery::Damage;
 use super::segment::Segment;
 
@@ -21,6 +21,8 @@ pub struct LogCheck {
     pub unreadable: Vec<(u64, String)>,
     /// Bytes that are not what was written, whether events are lost with them or not.
     pub damage: Vec<Damage>,
+    /// What became of the files, if they are no longer where the hub writes: then nothing in them is safe.
+    pub displaced: Option<String>,
     /// Each partition.
     pub partitions: Vec<PartitionCheck>,
 }
@@ -37,13 +39,15 @@ pub struct PartitionCheck {
     pub next_seq: u64,
     /// What is lost of it, accepted or not.
     pub lost: Vec<LostRange>,
+    /// How many of its events lie in segments that could not be read: nobody knows whether they are whole.
+    pub unread_events: u64,
 }
 
 impl PartitionCheck {
-    /// How many events are safe.
+    /// How many events were read and are whole.
     pub fn safe_events(&self) -> u64 {
         let lost: u64 = self.lost.iter().map(LostRange::events).sum();
-        (self.next_seq - self.first_seq).saturating_sub(lost)
+        (self.next_seq - self.first_seq).saturating_sub(lost).saturating_sub(self.unread_events)
     }
 
     /// Whether events are lost and nobody accepted that.
@@ -58,6 +62,7 @@ impl LogCheck {
         let lost = || self.partitions.iter().flat_map(|partition| &partition.lost);
         let harmless = self.damage.is_empty() && self.missing.is_empty();
         self.unreadable.is_empty()
+            && self.displaced.is_none()
             && lost().all(|range| range.accepted)
             && (harmless || lost().next().is_some())
     }
@@ -73,6 +78,29 @@ fn is_given_up(lost: &[LostRange], segment: &Segment) -> bool {
     before.peek().is_some() && before.all(|range| range.accepted)
 }
 
+/// The events of segments that could not be read, by partition.
+#[derive(Default)]
+struct Unread(Vec<Vec<Range<u64>>>);
+
+impl Unread {
+    fn add(&mut self, spans: Vec<Range<u64>>) {
+        self.0.resize_with(self.0.len().max(spans.len()), Vec::new);
+        for (of, span) in self.0.iter_mut().zip(spans) {
+            of.push(span);
+        }
+    }
+
+    fn of(&self, partition: u32) -> &[Range<u64>] {
+        self.0.get(partition as usize).map(Vec::as_slice).unwrap_or_default()
+    }
+}
+
+/// How many events of these spans are not known to be lost.
+fn beside(spans: &[Range<u64>], lost: &[LostRange]) -> u64 {
+    let lost: Vec<_> = lost.iter().map(|range| range.first..range.next).collect();
+    spans.iter().flat_map(|span| without(span.clone(), &lost)).map(|rest| rest.end - rest.start).sum()
+}
+
 impl Core {
     /// Reads every segment; `progress` hears how many bytes of how many are done, and ends the check by saying false.
     pub(crate) fn check(&self, progress: &dyn Fn(u64, u64) -> bool) -> Option<LogCheck> {
@@ -84,8 +112,10 @@ impl Core {
             missing: Vec::new(),
             unreadable: Vec::new(),
             damage: Vec::new(),
+            displaced: None,
             partitions: Vec::new(),
         };
+        let mut unread = Unread::default();
         for segment in &segments {
             if !progress(out.bytes, total) {
                 return None;
@@ -93,12 +123,18 @@ impl Core {
             match self.look_through(segment) {
                 Ok(_) => out.bytes += segment.end(),
                 Err(_) if segment.is_retired() => {}
-                Err(error) => out.unreadable.push((segment.id, error.to_string())),
+                Err(error) => {
+                    unread.add(self.spans(segment).0);
+                    out.unreadable.push((segment.id, error.to_string()));
+                }
             }
         }
         self.keep_book();
         progress(total, total);
         out.damage.clone_from(&super::core::lock(&self.damage));
+        out.displaced = self.displaced.get().cloned();
+        // What memory and open files still have of files that are gone ends with the process.
+        let displaced = out.displaced.is_some();
         let lost = self.losses();
         for pair in segments.windows(2).filter(|pair| pair[0].id + 1 < pair[1].id) {
             if !is_given_up(&lost, &pair[1]) {
@@ -108,11 +144,16 @@ impl Core {
         let ends: Vec<u64> = read(&self.ends).iter().map(|end| end.next_seq).collect();
         out.partitions = (0..)
             .zip(ends)
-            .map(|(partition, next_seq)| PartitionCheck {
-                partition,
-                first_seq: self.first_seq(partition),
-                next_seq,
-                lost: lost.iter().filter(|range| range.partition == partition).copied().collect(),
+            .map(|(partition, next_seq)| {
+                let lost: Vec<_> =
+                    lost.iter().filter(|range| range.partition == partition).copied().collect();
+                let first_seq = self.first_seq(partition);
+                let spans = match displaced {
+                    true => &[first_seq..next_seq][..],
+                    false => unread.of(partition),
+                };
+                let unread_events = beside(spans, &lost);
+                PartitionCheck { partition, first_seq, next_seq, lost, unread_events }
             })
             .collect();
         Some(out)

@@ -4,9 +4,9 @@
 use std::any::Any;
 use std::fmt;
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{self, RecvTimeoutError, SyncSender};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::task::{Context, Poll};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -35,7 +35,8 @@ pub struct HubLog {
     core: Arc<Core>,
     queue: Arc<Queue>,
     threads: Mutex<Threads>,
-    read_only: Arc<AtomicBool>,
+    /// What the system said when writing was given up.
+    failed: Arc<OnceLock<String>>,
     /// What the threads have, if there are none.
     inline: Option<Mutex<(Writer, Housekeeper)>>,
 }
@@ -83,7 +84,7 @@ impl HubLog {
         lock: Arc<dyn Any + Send + Sync>,
     ) -> io::Result<Self> {
         let queue = Arc::new(Queue::default());
-        let read_only = Arc::new(AtomicBool::new(false));
+        let failed = Arc::new(OnceLock::new());
         let (nudge, nudged) = mpsc::sync_channel::<()>(1);
         let mut log = Self {
             core: core.clone(),
@@ -93,7 +94,7 @@ impl HubLog {
                 lock: Some(lock),
                 ..Threads::default()
             }),
-            read_only: read_only.clone(),
+            failed: failed.clone(),
             inline: None,
         };
         if core.settings.single_threaded {
@@ -130,8 +131,8 @@ impl HubLog {
             let mut known = newest(&core);
             let mark_after = core.settings.mark_after;
             committer::run(&queue, writer, mark_after, |writer| {
-                if writer.failure().is_some() {
-                    read_only.store(true, Ordering::Release);
+                if let Some(reason) = writer.failure() {
+                    failed.get_or_init(|| reason.to_owned());
                 }
                 let newest = newest(&core);
                 if std::mem::replace(&mut known, newest) != newest {
@@ -181,8 +182,8 @@ impl HubLog {
         let Some(inline) = &self.inline else { return };
         let (writer, keeper) = &mut *lock(inline);
         committer::drain(&self.queue, writer);
-        if writer.failure().is_some() {
-            self.read_only.store(true, Ordering::Release);
+        if let Some(reason) = writer.failure() {
+            self.failed.get_or_init(|| reason.to_owned());
         }
         if self.core.spares.missing().is_some() {
             keeper.step();
@@ -333,7 +334,14 @@ impl HubLog {
 
     /// Whether the hub refuses events: writes failed, or its files are no longer where it writes.
     pub fn is_read_only(&self) -> bool {
-        self.read_only.load(Ordering::Acquire) || self.displaced().is_some()
+        self.refuses().is_some()
+    }
+
+    /// Why the hub refuses all events, in the words that senders hear; none while it takes them.
+    pub fn refuses(&self) -> Option<AppendError> {
+        let displaced = self.displaced().map(|reason| AppendError::Displaced { reason: reason.to_owned() });
+        let failed = || self.failed.get().map(|reason| AppendError::ReadOnly { reason: reason.clone() });
+        displaced.or_else(failed)
     }
 
     /// Whether the log was closed.

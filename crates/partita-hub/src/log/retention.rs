@@ -32,6 +32,9 @@ pub enum RetentionError {
     /// Too long.
     #[error("a retention time has at most 365000 days: choose a shorter one")]
     Age,
+    /// Nothing at all.
+    #[error("a retention of 0 would keep nothing: choose a longer time or a larger size")]
+    Nothing,
     /// Too much.
     #[error("a retention size has at most 4 EiB: choose a smaller one, or none")]
     Size,
@@ -41,6 +44,9 @@ impl Retention {
     /// Refuses what is beyond all that a hub can keep: numbers near the largest ones are mistakes, or mean no limit to
     /// somebody and a limit to somebody else.
     pub fn check(&self) -> Result<(), RetentionError> {
+        if self.age.is_zero() || self.bytes_max == Some(0) {
+            return Err(RetentionError::Nothing);
+        }
         if self.age > AGE_MAX {
             return Err(RetentionError::Age);
         }
@@ -104,12 +110,20 @@ mod tests {
     fn retention_near_the_largest_number_is_refused() {
         let of = |secs, bytes_max| Retention { age: Duration::from_secs(secs), bytes_max }.check();
         assert_eq!(of(365_000 * 86_400, Some(1 << 62)), Ok(()));
-        assert_eq!(of(0, None), Ok(()));
+        assert_eq!(of(1, Some(1)), Ok(()));
         for secs in [365_000 * 86_400 + 1, i64::MAX as u64, u64::MAX / 1_000, u64::MAX] {
             assert_eq!(of(secs, None), Err(RetentionError::Age), "{secs}");
         }
         for bytes in [(1 << 62) + 1, u64::MAX - 1, u64::MAX] {
             assert_eq!(of(1, Some(bytes)), Err(RetentionError::Size), "{bytes}");
+        }
+    }
+
+    #[test]
+    fn a_retention_that_keeps_nothing_is_refused() {
+        for nothing in [(0, None), (1, Some(0))] {
+            let retention = Retention { age: Duration::from_secs(nothing.0), bytes_max: nothing.1 };
+            assert_eq!(retention.check(), Err(RetentionError::Nothing));
         }
     }
 

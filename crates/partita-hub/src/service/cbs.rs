@@ -8,20 +8,22 @@ use super::address::ResourceUri;
 use super::auth::{Rules, Tokens};
 use super::condition::Refusal;
 use super::request::{self, BAD_REQUEST, FORBIDDEN, Failure, NOT_FOUND, NOT_IMPLEMENTED, UNAUTHORIZED};
+use crate::broker::listed;
 
 /// What a shared access signature begins with.
 const SIGNATURE: &str = "SharedAccessSignature ";
 
-/// Does what a request asks for and says what came of it. `is_hub` knows which hubs there are. The reply is to be sent
+/// Does what a request asks for and says what came of it. `hub` is asked for each hub by its name; of one that is not there it
+/// says which are. The reply is to be sent
 /// without its body: the service's have none.
 pub fn handle(
     request: &Message,
     rules: &Rules,
     tokens: &mut Tokens,
-    is_hub: impl Fn(&str) -> bool,
+    hub: impl Fn(&str) -> Result<(), Vec<String>>,
     now: Timestamp,
 ) -> Message {
-    match put_token(request, rules, tokens, is_hub, now) {
+    match put_token(request, rules, tokens, hub, now) {
         Ok(()) => {
             let code = ("status-code", Value::Int(request::ACCEPTED));
             request::reply(request, vec![code, ("status-description", Value::from("Accepted"))], Value::Null)
@@ -34,7 +36,7 @@ fn put_token(
     request: &Message,
     rules: &Rules,
     tokens: &mut Tokens,
-    is_hub: impl Fn(&str) -> bool,
+    hub: impl Fn(&str) -> Result<(), Vec<String>>,
     now: Timestamp,
 ) -> Result<(), Failure> {
     let operation = request::required(request, "operation")?;
@@ -62,20 +64,24 @@ fn put_token(
     let grant = rules.verify(&token, audience, now);
     let grant = grant.map_err(|error| Failure::new(UNAUTHORIZED, error.to_string()))?;
     // After the signature: whether a hub is there is nobody's business without one.
-    find(audience, is_hub)?;
+    find(audience, hub)?;
     tokens.put(grant, now).map_err(|refusal| Failure::new(FORBIDDEN, refusal.description))
 }
 
-/// Fails if the audience names a hub that is not there. One that names none is the whole namespace.
-fn find(audience: &str, is_hub: impl Fn(&str) -> bool) -> Result<(), Failure> {
+/// Fails if the audience names a hub that is not there. One that names none is the whole namespace. Whoever signed for a hub
+/// that is not there has a rule of the whole namespace, and may know its hubs.
+fn find(audience: &str, hub: impl Fn(&str) -> Result<(), Vec<String>>) -> Result<(), Failure> {
     let place = ResourceUri::parse(audience);
-    let Some(hub) = place.segments.first().filter(|name| !name.starts_with('$') && !is_hub(name)) else {
-        return Ok(());
-    };
-    let entity = format!("sb://{}/{hub}", place.host.as_deref().unwrap_or("localhost"));
+    let Some(name) = place.segments.first().filter(|name| !name.starts_with('$')) else { return Ok(()) };
+    let Err(known) = hub(name) else { return Ok(()) };
+    let entity = format!("sb://{}/{name}", place.host.as_deref().unwrap_or("localhost"));
     let missing = Refusal::not_found(entity).description;
-    let text = format!("{missing} To know more visit https://aka.ms/sbResourceMgrExceptions. ");
-    Err(Failure::new(NOT_FOUND, text.trim_end()))
+    let known = match known.as_slice() {
+        [] => "There is no hub here.".to_owned(),
+        known => format!("The hubs here are: {}.", listed(known)),
+    };
+    let text = format!("{missing} {known} To know more visit https://aka.ms/sbResourceMgrExceptions.");
+    Err(Failure::new(NOT_FOUND, text))
 }
 
 fn token(body: &Body) -> Option<String> {
@@ -108,8 +114,8 @@ mod tests {
         request(Value::Ulong(0), &properties, Value::from(token))
     }
 
-    fn is_hub(name: &str) -> bool {
-        name.eq_ignore_ascii_case("eh1")
+    fn hub(name: &str) -> Result<(), Vec<String>> {
+        name.eq_ignore_ascii_case("eh1").then_some(()).ok_or_else(|| vec!["eh1".to_owned()])
     }
 
     fn condition(reply: &Message) -> Option<&Value> {
@@ -130,7 +136,7 @@ mod tests {
     #[test]
     fn a_valid_token_is_taken_and_allows_links() {
         let mut tokens = Tokens::default();
-        let reply = handle(&put(SAS, &valid()), &Rules::default(), &mut tokens, is_hub, NOW);
+        let reply = handle(&put(SAS, &valid()), &Rules::default(), &mut tokens, hub, NOW);
         assert_eq!(status(&reply), (&Value::Int(202), "Accepted"));
         let properties = reply.properties.expect("there");
         assert_eq!((&properties[5], &properties[2]), (&Value::Ulong(0), &Value::from("me")));
@@ -146,7 +152,7 @@ mod tests {
                 &request(id.clone(), &[], Value::Null),
                 &Rules::default(),
                 &mut Tokens::default(),
-                is_hub,
+                hub,
                 NOW,
             );
             assert_eq!(reply.properties.expect("there")[5], id);
@@ -179,7 +185,7 @@ mod tests {
             ),
         ];
         for (message, code, word) in cases {
-            let reply = handle(&message, &Rules::default(), &mut tokens, is_hub, NOW);
+            let reply = handle(&message, &Rules::default(), &mut tokens, hub, NOW);
             let expected = match code {
                 401 => "com.microsoft:auth-failed",
                 501 => "amqp:not-implemented",
@@ -195,7 +201,7 @@ mod tests {
     #[test]
     fn a_signature_in_the_place_of_a_jwt_is_taken() {
         let mut tokens = Tokens::default();
-        let reply = handle(&put("jwt", &valid()), &Rules::default(), &mut tokens, is_hub, NOW);
+        let reply = handle(&put("jwt", &valid()), &Rules::default(), &mut tokens, hub, NOW);
         assert_eq!(status(&reply).0, &Value::Int(202));
         assert!(tokens.allow("eh1/$management", Right::Listen, NOW).is_ok());
     }
@@ -208,10 +214,10 @@ mod tests {
             let properties = [("operation", "put-token"), ("type", SAS), ("name", audience)];
             let mut tokens = Tokens::default();
             let request = request(Value::Ulong(0), &properties, Value::from(token));
-            (handle(&request, &Rules::default(), &mut tokens, is_hub, NOW), tokens.any(NOW))
+            (handle(&request, &Rules::default(), &mut tokens, hub, NOW), tokens.any(NOW))
         };
         let (reply, granted) = put("amqps://localhost/EH2/Partitions/0", &everything);
-        let words = "The messaging entity 'sb://localhost/EH2' could not be found. To know more visit https://aka.ms/sbResourceMgrExceptions.";
+        let words = "The messaging entity 'sb://localhost/EH2' could not be found. The hubs here are: eh1. To know more visit https://aka.ms/sbResourceMgrExceptions.";
         assert_eq!(status(&reply), (&Value::Int(404), words));
         assert_eq!(condition(&reply), Some(&Value::Symbol("amqp:not-found".into())));
         assert!(!granted);
@@ -229,7 +235,7 @@ mod tests {
         for resource in ["sb://localhost/eh1", "sb://elsewhere/eh1", "sb://localhost/eh2"] {
             let [unknown, wrong] = ["nobody", WELL_KNOWN_NAME].map(|rule| {
                 let token = sign(resource, rule, &Key::new("guess"), end);
-                handle(&put(SAS, &token), &Rules::default(), &mut Tokens::default(), is_hub, NOW)
+                handle(&put(SAS, &token), &Rules::default(), &mut Tokens::default(), hub, NOW)
             });
             assert_eq!(unknown, wrong);
         }
@@ -238,7 +244,7 @@ mod tests {
     #[test]
     fn an_open_hub_takes_any_token() {
         let mut tokens = Tokens::default();
-        let reply = handle(&put("jwt", "e30.e30."), &Rules::open(), &mut tokens, is_hub, NOW);
+        let reply = handle(&put("jwt", "e30.e30."), &Rules::open(), &mut tokens, hub, NOW);
         assert_eq!(status(&reply).0, &Value::Int(202));
     }
 }

@@ -166,7 +166,7 @@ impl From<AttachError> for Refusal {
     fn from(error: AttachError) -> Self {
         match error {
             AttachError::NoHub { hub } => Self::not_found(hub),
-            AttachError::NoGroup { group } => Self::not_found(group),
+            AttachError::NoGroup { .. } => Self::new(NOT_FOUND, format!("{error}.")),
             AttachError::Disabled { hub } => Self::disabled(hub),
             AttachError::BadPosition { .. } => Self::new(ARGUMENT_ERROR, error.to_string()),
             AttachError::Refused(Refused::TooMany { .. }) => Self::new(LIMIT_EXCEEDED, error.to_string()),

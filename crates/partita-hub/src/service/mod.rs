@@ -10,7 +10,7 @@ pub mod egress;
 pub mod ingest;
 pub mod management;
 mod request;
-pub(crate) use request::reply_to as request_reply_to;
+pub(crate) use request::{failure as reply_failure, reply_to as request_reply_to};
 pub mod selector;
 #[cfg(test)]
 mod tests;

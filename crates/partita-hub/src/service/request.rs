@@ -84,6 +84,11 @@ pub(crate) fn failed(request: &Message, failure: &Failure) -> Message {
     reply(request, pairs, Value::Null)
 }
 
+/// Why a reply says that nothing was done: condition and description; none if something was.
+pub(crate) fn failure(reply: &Message) -> Option<(&str, &str)> {
+    Some((property(reply, "error-condition")?, property(reply, "status-description").unwrap_or_default()))
+}
+
 /// Adds code and description under the names that Python's client looks for where a question failed.
 pub(crate) fn spell_both_ways(reply: &mut Message) {
     let Some(pairs) = &mut reply.application_properties else { return };

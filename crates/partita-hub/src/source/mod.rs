@@ -14,7 +14,7 @@ mod reader;
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
-use partita_core::model::{Namespace, PartitionId, Position, StreamId};
+use partita_core::model::{ConsumerGroup, Namespace, PartitionId, Position, StreamId};
 use partita_core::source::{
     EventSource, GapCause, HubDescription, PartitionReader, ReadRequest, SourceError,
 };
@@ -60,6 +60,16 @@ impl EventSource for HubSource {
                 stream: Some(self.stream()),
                 partitions: (0..self.hub.partitions()).map(PartitionId::from).collect(),
             })
+        })
+    }
+
+    fn check_group<'a>(&'a self, group: &'a ConsumerGroup) -> BoxFuture<'a, Result<(), SourceError>> {
+        Box::pin(async move {
+            let (hub, groups) = (self.hub.name().clone(), self.hub.groups());
+            match groups.contains(group) {
+                true => Ok(()),
+                false => Err(error::of_attach(AttachError::NoGroup { hub, group: group.clone(), groups })),
+            }
         })
     }
 

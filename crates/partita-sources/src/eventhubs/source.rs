@@ -2,7 +2,7 @@
 
 use futures_util::future::BoxFuture;
 use partita_amqp::performative::{Attach, SenderSettleMode, Source};
-use partita_core::model::{LastEnqueued, Namespace, Position, Value};
+use partita_core::model::{ConsumerGroup, LastEnqueued, Namespace, PartitionId, Position, Value};
 use partita_core::source::{EventSource, HubDescription, PartitionReader, ReadRequest, SourceError};
 use partita_dialect::names::link::{EPOCH, RECEIVER_NAME, RUNTIME_METRIC};
 use partita_dialect::selector;
@@ -63,6 +63,23 @@ impl EventSource for EventHubsSource {
         self.client.config().former_namespace.iter().cloned().collect()
     }
 
+    /// By a reader that is detached at once. It reads beside others, so it disturbs nobody; a partition that somebody has for
+    /// themselves refuses it for that, and not for its group.
+    fn check_group<'a>(&'a self, group: &'a ConsumerGroup) -> BoxFuture<'a, Result<(), SourceError>> {
+        Box::pin(async move {
+            let request = ReadRequest {
+                group: group.clone(),
+                partition: PartitionId::from(0),
+                from: Position::Latest,
+                owner_level: None,
+                name: "partita-group-check".into(),
+                prefetch_events: 1,
+                prefetch_bytes: 1 << 10,
+            };
+            self.open(request).await.map(drop)
+        })
+    }
+
     fn open(&self, request: ReadRequest) -> BoxFuture<'_, Result<Box<dyn PartitionReader>, SourceError>> {
         Box::pin(async move {
             let (from, end) = match &request.from {
@@ -118,7 +135,7 @@ fn attach(hub: &str, request: &ReadRequest, from: &Position) -> Attach {
 
 #[cfg(test)]
 mod tests {
-    use partita_core::model::{ConsumerGroup, Epoch};
+    use partita_core::model::Epoch;
 
     use super::*;
 

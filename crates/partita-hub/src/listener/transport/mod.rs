@@ -85,7 +85,7 @@ pub enum AcceptError {
     #[error("an HTTP request came that does not ask for an AMQP WebSocket: {0}")]
     NotAWebSocket(&'static str),
     /// A web page that may not.
-    #[error("a WebSocket from a page of {0} was refused: allow it with --allow-origin if it may use the hub")]
+    #[error("a WebSocket was refused: {}", origin::why_refused(.0))]
     Origin(String),
 }
 

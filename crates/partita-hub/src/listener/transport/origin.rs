@@ -131,6 +131,18 @@ impl Origins {
     }
 }
 
+/// Why a page with this `Origin` may not open a WebSocket, and what to do.
+pub(super) fn why_refused(origin: &str) -> String {
+    match origin {
+        "" => "its Origin header is empty: leave the header out, or send the page's origin in it".to_owned(),
+        // Every sandboxed frame and every file says so: whoever allowed it allowed them all.
+        "null" => "its page has no origin of its own (Origin: null), as files and sandboxed frames have none, and cannot be \
+                   allowed: serve the page over HTTP"
+            .to_owned(),
+        page => format!("pages of {page} may not use this hub: allow them with --allow-origin if they may"),
+    }
+}
+
 /// Whether an origin is the hub itself, by a name that cannot be somebody else's.
 fn is_own(origin: &Origin, asked: Asked<'_>) -> bool {
     let scheme = if asked.secure { "https" } else { "http" };

@@ -9,7 +9,7 @@ use tokio_tungstenite::tungstenite::handshake::server::{Request, create_response
 use tokio_tungstenite::tungstenite::http::HeaderValue;
 use tokio_tungstenite::tungstenite::http::header::{HOST, ORIGIN, SEC_WEBSOCKET_PROTOCOL};
 
-use super::origin::Asked;
+use super::origin::{Asked, why_refused};
 use super::{AcceptError, Door};
 
 /// The name in AMQP's own binding, which the SDKs for Go and Rust ask for.
@@ -127,12 +127,9 @@ impl Refused {
                     "This is the hub's AMQP port, and this request is not for an AMQP WebSocket: {reason}.\n"
                 ),
             ),
-            Self::Origin(origin) => (
-                "403 Forbidden",
-                format!(
-                    "Pages of {origin} may not use this hub: start it with --allow-origin if they may.\n"
-                ),
-            ),
+            Self::Origin(origin) => {
+                ("403 Forbidden", format!("This WebSocket is refused: {}.\n", why_refused(origin)))
+            }
         };
         let length = text.len();
         format!(

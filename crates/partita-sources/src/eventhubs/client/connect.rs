@@ -86,12 +86,16 @@ pub(super) async fn connect(config: Config, number: usize) -> Result<Handle, Eve
 async fn put_token(handle: &Handle, audience: &str, request: Message) -> Result<(), EventHubsError> {
     let (node, message) = (NodeName::Cbs, Box::new(request));
     let reply = handle.ask(|reply| Command::Request { node, message, reply }).await?;
-    checked(&format!("access to {audience} was refused: check key, signature and hub name"), reply)?;
+    let what = |code| match code {
+        404 => "no such hub".to_owned(),
+        _ => format!("access to {audience} was refused: check key, signature and hub name"),
+    };
+    checked(what, reply)?;
     Ok(())
 }
 
 /// A reply, if its status says that all went well.
-pub(super) fn checked(what: &str, reply: Message) -> Result<Message, EventHubsError> {
+pub(super) fn checked(what: impl FnOnce(i64) -> String, reply: Message) -> Result<Message, EventHubsError> {
     let property = |names: [&str; 2]| {
         let mut pairs = reply.application_properties.iter().flatten();
         pairs.find(|(key, _)| key.as_str().is_some_and(|key| names.contains(&key))).map(|(_, value)| value)
@@ -101,7 +105,7 @@ pub(super) fn checked(what: &str, reply: Message) -> Result<Message, EventHubsEr
         return Ok(reply);
     }
     let description = property(["status-description", "statusDescription"]).and_then(Value::as_str);
-    Err(EventHubsError::of_status(what, code, description.unwrap_or("no reason was given")))
+    Err(EventHubsError::of_status(&what(code), code, description.unwrap_or("no reason was given")))
 }
 
 /// Replaces the token of a connection before it ends. Ends with the connection, which it does not keep alive.

@@ -151,7 +151,7 @@ impl Client {
         self.in_time(&what, async {
             let node = NodeName::Management;
             let reply = handle.ask(|reply| Command::Request { node, message, reply }).await?;
-            checked(&format!("the hub '{}' cannot be read", self.config().hub), reply)
+            checked(|_| format!("the hub '{}' cannot be read", self.config().hub), reply)
         })
         .await
     }

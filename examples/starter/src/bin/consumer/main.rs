@@ -4,7 +4,7 @@
 use std::{error::Error, time::Duration};
 
 use partita::{Checkpoint, Context, Event, HandlerResult, Processor, shutdown_signal, sqlite::SqliteStore};
-use starter::{hub, setting};
+use starter::{checkpoints, hub, setting};
 
 #[cfg(test)]
 mod tests;
@@ -25,9 +25,9 @@ async fn handle(event: Event, cx: Context) -> HandlerResult {
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    let store = SqliteStore::open(setting("CHECKPOINTS", "checkpoints.db"))?;
+    let store = SqliteStore::open(checkpoints())?;
     Processor::builder(hub()?, store)
-        .consumer_group(setting("GROUP", "cg1"))
+        .consumer_group(setting("PARTITA_GROUP", "cg1"))
         .checkpoint(Checkpoint::every(1_000).or_after(Duration::from_secs(1)))
         .on_event(handle)
         .on_error(|error| eprintln!("{error}"))

@@ -11,6 +11,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::receipt::{Receipt, Teller, receipt};
+use crate::eventhubs::EventHubsError;
 use crate::eventhubs::producer::{EncodedEvent, SendError};
 
 /// From this size on a batch is not added to any more.
@@ -66,6 +67,8 @@ pub(super) struct Lane {
     sent_events: AtomicU64,
     sent_bytes: AtomicU64,
     failed_events: AtomicU64,
+    /// Why the batch under way is tried again.
+    trouble: Mutex<Option<EventHubsError>>,
 }
 
 /// What became of the events of one partition so far.
@@ -99,7 +102,19 @@ impl Lane {
             sent_events: AtomicU64::new(0),
             sent_bytes: AtomicU64::new(0),
             failed_events: AtomicU64::new(0),
+            trouble: Mutex::default(),
         }
+    }
+
+    /// Notes what became of an attempt.
+    pub(super) fn attempted<T>(&self, outcome: &Result<T, EventHubsError>) {
+        let trouble = outcome.as_ref().err().filter(|error| error.is_retriable()).cloned();
+        *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = trouble;
+    }
+
+    /// Why the batch under way is tried again, if it is.
+    pub(super) fn trouble(&self) -> Option<EventHubsError> {
+        self.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Whether there is a batch that can still be added to.

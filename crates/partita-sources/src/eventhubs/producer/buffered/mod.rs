@@ -226,6 +226,12 @@ impl BufferedProducer {
         ready.iter().flat_map(|ready| &ready.lanes).map(|lane| lane.outcomes()).collect()
     }
 
+    /// Why events are being sent again at this moment: what the hub or the network said last, of the first partition that
+    /// waits; none while nothing fails.
+    pub fn retrying(&self) -> Option<EventHubsError> {
+        self.0.0.ready.get()?.lanes.iter().find_map(|lane| lane.trouble())
+    }
+
     /// How many events and bytes are here without an outcome.
     pub fn buffered(&self) -> (usize, usize) {
         let shared = &self.0.0;
@@ -346,7 +352,12 @@ impl BufferedState {
             numbered.begin();
         }
         let result = loop {
-            match attempts.take(sender.send(client, &lane.partition, &events)).await {
+            let attempt = async {
+                let sent = sender.send(client, &lane.partition, &events).await;
+                lane.attempted(&sent);
+                sent
+            };
+            match attempts.take(attempt).await {
                 Some(Err(_)) if self.goes_without(sender) => *sender = Sender::Plain(None),
                 Some(result) => break result,
                 None => {}
