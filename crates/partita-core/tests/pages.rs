@@ -6,6 +6,13 @@ use std::path::{Path, PathBuf};
 /// About two screens.
 const README_LINES_MAX: usize = 100;
 
+/// Pages are wrapped at 100; a link may make a line a little longer.
+const COLUMNS_MAX: usize = 120;
+
+/// Written by programs, or rows of tables.
+const NOT_WRAPPED: [&str; 4] =
+    ["CHANGELOG.md", "benches/README.md", "docs/compatibility.md", "docs/seeds-map.md"];
+
 /// The first page: its name, a sentence that says what it is, a picture, and what to type.
 fn wrong_with_the_opening(readme: &str) -> Vec<String> {
     let mut complaints = Vec::new();
@@ -95,6 +102,59 @@ fn used_by(manifest: &str) -> Vec<String> {
     names.filter(|name| *name == "partita" || name.starts_with("partita-")).map(str::to_owned).collect()
 }
 
+/// Lines of prose that are too long to read. Tables, code, headings and pictures are as long as they are.
+fn not_wrapped(path: &str, page: &str) -> Vec<String> {
+    let (mut in_code, mut complaints) = (false, Vec::new());
+    for (number, line) in page.lines().enumerate() {
+        let text = line.trim_start();
+        if text.starts_with("```") {
+            in_code = !in_code;
+        }
+        let is_prose = !in_code && !["|", "#", "!", "<"].iter().any(|start| text.starts_with(start));
+        if is_prose && line.chars().count() > COLUMNS_MAX {
+            complaints.push(format!("{path}:{}: wrap it with python3 docs/wrap.py {path}", number + 1));
+        }
+    }
+    complaints
+}
+
+/// Links with a `#` whose page has no such heading. That the page itself exists is checked by `tidy.rs`.
+fn sections_missing(pages: &[(String, String)]) -> Vec<String> {
+    let mut missing = Vec::new();
+    for (path, text) in pages {
+        let targets = text.split("](").skip(1).filter_map(|rest| rest.split([')', ' ', '\n']).next());
+        for (page, section) in targets.filter_map(|target| target.split_once('#')) {
+            let folder = path.rsplit_once('/').map_or("", |(folder, _)| folder);
+            let meant = if page.is_empty() { path.clone() } else { joined(folder, page) };
+            let found = pages.iter().find(|(path, _)| *path == meant);
+            if found.is_some_and(|(_, text)| !headings(text).any(|heading| heading == section)) {
+                missing.push(format!("{path}: {meant} has no section #{section}"));
+            }
+        }
+    }
+    missing
+}
+
+/// The names by which the headings of a page are linked to.
+fn headings(page: &str) -> impl Iterator<Item = String> {
+    page.lines().filter(|line| line.starts_with('#')).map(|line| {
+        let text = line.trim_start_matches('#').trim().to_lowercase().replace(' ', "-");
+        text.chars().filter(|c| c.is_alphanumeric() || "-_".contains(*c)).collect()
+    })
+}
+
+fn joined(folder: &str, path: &str) -> String {
+    let mut parts: Vec<&str> = folder.split('/').filter(|part| !part.is_empty()).collect();
+    for part in path.split('/') {
+        match part {
+            ".." => drop(parts.pop()),
+            "." => {}
+            part => parts.push(part),
+        }
+    }
+    parts.join("/")
+}
+
 // ---- the repository -------------------------------------------------------------------------------------------
 
 fn root() -> PathBuf {
@@ -145,6 +205,41 @@ fn the_picture_of_the_crates_has_each_above_what_it_uses() {
     };
     assert!(picture.contains("partita-cli") && !dependencies("partita-cli").is_empty());
     nothing_in(upside_down(picture, dependencies));
+}
+
+/// All Markdown pages, except what tools put there.
+fn pages() -> Vec<(String, String)> {
+    let (mut pages, mut folders) = (Vec::new(), vec![String::new()]);
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(root().join(&folder)).expect("a folder of the repository") {
+            let entry = entry.expect("an entry");
+            let name = entry.file_name().into_string().expect("a name in UTF-8");
+            let path = if folder.is_empty() { name.clone() } else { format!("{folder}/{name}") };
+            let of_a_tool =
+                ["target", "node_modules", "venv"].contains(&name.as_str()) || name.starts_with('.');
+            if entry.file_type().expect("a type").is_dir() {
+                if !of_a_tool && !entry.path().join("CACHEDIR.TAG").exists() {
+                    folders.push(path);
+                }
+            } else if name.ends_with(".md") {
+                let text = read(&path);
+                pages.push((path, text));
+            }
+        }
+    }
+    assert!(pages.len() > 40, "{} pages", pages.len());
+    pages
+}
+
+#[test]
+fn prose_is_wrapped() {
+    let pages = pages().into_iter().filter(|(path, _)| !NOT_WRAPPED.contains(&path.as_str()));
+    nothing_in(pages.flat_map(|(path, text)| not_wrapped(&path, &text)).collect());
+}
+
+#[test]
+fn links_to_sections_lead_to_sections() {
+    nothing_in(sections_missing(&pages()));
 }
 
 // ---- the checks themselves ------------------------------------------------------------------------------------
@@ -198,4 +293,31 @@ fn a_crate_that_stands_below_what_it_uses_is_found() {
     for wrong in ["partita-a\npartita-b", "partita-a partita-b", "partita-b"] {
         assert_ne!(upside_down(wrong, uses), [""; 0], "{wrong}");
     }
+}
+
+#[test]
+fn a_line_of_prose_that_is_too_long_is_found() {
+    let (long, fits) = ("x ".repeat(COLUMNS_MAX / 2 + 1), "x ".repeat(COLUMNS_MAX / 2));
+    assert_eq!(
+        not_wrapped("a.md", &format!("{fits}\n| {long}\n# {long}\n```\n{long}\n```\n![{long}](a.svg)")),
+        [""; 0]
+    );
+    assert_eq!(
+        not_wrapped("a.md", &format!("a\n- {long}")),
+        ["a.md:2: wrap it with python3 docs/wrap.py a.md"]
+    );
+    assert_eq!(not_wrapped("a.md", &format!("```\n```\n{long}")).len(), 1);
+}
+
+#[test]
+fn a_link_to_a_section_that_is_not_there_is_found() {
+    let page = |path: &str, text: &str| (path.to_owned(), text.to_owned());
+    let target = page("docs/b.md", "# B\n\n## When it's `damaged`, act\n");
+    let check = |text: &str| sections_missing(&[page("docs/a/c.md", text), target.clone()]);
+    assert_eq!(
+        check("# C\n[x](../b.md#when-its-damaged-act) [y](#c) [z](https://example.org#d) [w](../b.md)"),
+        [""; 0]
+    );
+    assert_eq!(check("[x](../b.md#when)").len(), 1);
+    assert_eq!(check("# C\n[x](#d)").len(), 1);
 }

@@ -1,9 +1,5 @@
 //! The pages whose programs are compiled, and run where they can be.
 
-#[cfg(feature = "sqlite")]
-#[doc = include_str!("../../../README.md")]
-mod readme {}
-
 #[doc = include_str!("../../../docs/handlers.md")]
 mod handlers {}
 

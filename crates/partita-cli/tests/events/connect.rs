@@ -60,7 +60,7 @@ fn strings_that_cannot_be_used() {
     check(
         &mut with(&of_hub, &["consume", "eh1"]),
         2,
-        &["of the hub 'eh2', but 'eh1' was asked for", "$EVENTHUBS_CONNECTION_STRING"],
+        &["names the hub 'eh2', but 'eh1' was asked for", "$EVENTHUBS_CONNECTION_STRING"],
     );
     let no_key = "Endpoint=sb://localhost;SharedAccessKey=s3cret";
     check(&mut with(no_key, &["produce", "eh1"]), 2, &["has no SharedAccessKeyName"]);
