@@ -104,10 +104,11 @@ impl HubLog {
             return Ok(log);
         }
         let keeper_core = core.clone();
+        // Before its thread runs, which may be late: files that go meanwhile would not be missed.
+        let mut keeper = Housekeeper::new(core.clone());
         // Before the committer starts, which may need a segment before the keeper runs.
         core.spares.attend(true);
         let keeper = thread::Builder::new().name(format!("hub-{}-keeper", core.hub)).spawn(move || {
-            let mut keeper = Housekeeper::new(keeper_core.clone());
             let mut recorded = Instant::now();
             loop {
                 keeper.step();
