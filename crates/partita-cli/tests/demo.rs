@@ -148,7 +148,7 @@ fn help_says_what_is_counted_and_version_tells_it() {
         assert!(text(&help.stdout).contains(part), "{part}");
     }
     let version = Command::new(env!("CARGO_BIN_EXE_partita")).arg("--version").output().unwrap();
-    assert_eq!(text(&version.stdout).trim(), concat!("partita ", env!("CARGO_PKG_VERSION")));
+    assert!(text(&version.stdout).starts_with(concat!("partita ", env!("CARGO_PKG_VERSION"))));
 }
 
 #[test]
