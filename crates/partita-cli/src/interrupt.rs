@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
+use crate::signals::Signals;
+
 /// How long an end may take that was asked for: somebody may hold our output, or a hub its answers.
 const END_TIME_MAX: Duration = Duration::from_secs(5);
 
@@ -21,15 +23,18 @@ pub(crate) fn first() -> impl Future<Output = ()> {
     first
 }
 
-/// The first interrupt; and then the second one, or the time at which the end has taken too long.
+/// Within a runtime. The first interrupt; and then the second one, or the time at which the end has taken too long.
 pub(crate) fn both() -> (impl Future<Output = ()>, impl Future<Output = ()>) {
     let (tell_first, first) = oneshot::channel();
     let (tell_last, last) = oneshot::channel();
-    tokio::spawn(async {
-        signal().await;
+    // Here and not in the task, which may run late: until then an interrupt would end the process, or be lost.
+    let signals = Signals::new();
+    tokio::spawn(async move {
+        let Ok(mut signals) = signals else { return std::future::pending().await };
+        signals.next().await;
         let _ = tell_first.send(());
         tokio::select! {
-            () = signal() => {}
+            () = signals.next() => {}
             () = tokio::time::sleep(END_TIME_MAX) => {}
         }
         let _ = tell_last.send(());
@@ -39,28 +44,6 @@ pub(crate) fn both() -> (impl Future<Output = ()>, impl Future<Output = ()>) {
 
 async fn told(tell: oneshot::Receiver<()>) {
     if tell.await.is_err() {
-        std::future::pending().await
-    }
-}
-
-/// SIGINT or SIGTERM, or never where there are no signals.
-#[cfg(unix)]
-async fn signal() {
-    use tokio::signal::unix::{SignalKind, signal};
-    let (Ok(mut interrupt), Ok(mut terminate)) =
-        (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
-    else {
-        return std::future::pending().await;
-    };
-    tokio::select! {
-        _ = interrupt.recv() => {}
-        _ = terminate.recv() => {}
-    }
-}
-
-#[cfg(not(unix))]
-async fn signal() {
-    if tokio::signal::ctrl_c().await.is_err() {
         std::future::pending().await
     }
 }

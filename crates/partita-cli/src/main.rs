@@ -16,6 +16,7 @@ mod named_files;
 mod output;
 mod produce;
 mod serve;
+mod signals;
 mod table;
 mod units;
 

@@ -123,12 +123,13 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, Failure> {
     let names = readers.iter().map(|reader| reader.partition().clone()).collect();
     {
         let _guard = runtime.enter();
+        // Before anything is printed: whoever sees an event may interrupt at once.
+        let interrupted = interrupt::first();
         let away = Arc::new(AtomicBool::new(false));
         for (at, reader) in readers.into_iter().enumerate() {
             tokio::spawn(reader.run(at, Arc::clone(&away), tell.clone()));
         }
         let (stopped, ask) = (Arc::clone(&stop), tell.downgrade());
-        let interrupted = interrupt::first();
         tokio::spawn(async move {
             interrupted.await;
             stopped.store(true, Ordering::Relaxed);

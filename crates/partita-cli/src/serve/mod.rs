@@ -12,7 +12,6 @@ mod memory;
 mod plan;
 mod ready;
 mod start;
-mod stop;
 mod tls;
 
 use std::path::PathBuf;

@@ -19,11 +19,11 @@ use super::connect::host_of;
 use super::listen::Port;
 use super::plan::{Plan, Storage, Tls};
 use super::ready::{Ready, ReadyFile};
-use super::stop::Signals;
 use super::tls::SelfSigned;
 use super::{data, files, hubs, memory, tls};
 use crate::Failure;
 use crate::output::Out;
+use crate::signals::Signals;
 
 /// How long clients have to end in good order.
 const GRACE: Duration = Duration::from_secs(5);

@@ -1,4 +1,5 @@
-//! The signals that end the hub. Unlike a future per signal, this misses none between two of them.
+//! The signals that end a command. Unlike a future per signal, this misses none between two of them, nor one that comes before
+//! anybody waits.
 
 use std::io;
 
