@@ -53,7 +53,7 @@ fn text_of(filter: &Value) -> Result<&str, BadSelector> {
         Value::Described(_, value) => value,
         bare => bare,
     };
-    value.as_str().ok_or_else(|| BadSelector::NoText)
+    value.as_str().ok_or(BadSelector::NoText)
 }
 
 /// Reads an expression.
