@@ -112,6 +112,18 @@ pub struct PartitionCheckView {
     pub unread_events: u64,
     /// Those that cannot.
     pub lost: Vec<LostView>,
+    /// Those that are damaged on disk, and that only the memory of the hub still has: a restart loses them.
+    pub memory_only: Vec<MemoryOnlyView>,
+}
+
+/// Events that only memory has.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[non_exhaustive]
+pub struct MemoryOnlyView {
+    /// The first of them.
+    pub first: u64,
+    /// The last.
+    pub last: u64,
 }
 
 impl CheckView {
@@ -125,6 +137,9 @@ impl CheckView {
             safe_events: partition.safe_events(),
             unread_events: partition.unread_events,
             lost: partition.lost.iter().map(LostView::new).collect(),
+            memory_only: (partition.memory_only.iter())
+                .map(|events| MemoryOnlyView { first: events.start, last: events.end - 1 })
+                .collect(),
         });
         let unreadable = check.unreadable.iter();
         let damaged = check.damage.iter();

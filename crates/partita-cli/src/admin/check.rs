@@ -134,6 +134,7 @@ fn print(out: &mut Out, checks: &[Value]) -> Result<(), Failure> {
                 false => "damaged",
                 true if !check["displaced"].is_null() => "files gone",
                 true if unread > 0 => "unreadable",
+                true if !items(partition, "memory_only").is_empty() => "in memory only",
                 true if lost.is_empty() => "safe",
                 true => "loss accepted",
             };
@@ -165,6 +166,7 @@ fn print(out: &mut Out, checks: &[Value]) -> Result<(), Failure> {
         out.line("")?;
         for partition in items(check, "partitions") {
             lost(out, &hub, partition)?;
+            memory_only(out, &hub, partition)?;
         }
         for missing in crate::admin::show::texts(check, "missing_segments") {
             out.line(&format!("Hub {hub}: segment {missing} is missing."))?;
@@ -186,6 +188,8 @@ fn print(out: &mut Out, checks: &[Value]) -> Result<(), Failure> {
             items(check, "partitions").iter().any(|partition| !items(partition, "lost").is_empty());
         let unread: u64 =
             items(check, "partitions").iter().filter_map(|of| of["unread_events"].as_u64()).sum();
+        let memory_only =
+            items(check, "partitions").iter().any(|partition| !items(partition, "memory_only").is_empty());
         let verdict = match (check["clean"] == json!(true), any_lost) {
             _ if !check["displaced"].is_null() => {
                 let why = format!(
@@ -201,9 +205,26 @@ fn print(out: &mut Out, checks: &[Value]) -> Result<(), Failure> {
             (true, false) => out.paint(Tone::Good, "everything is safe."),
             (true, true) => out.paint(Tone::Good, "all is safe but what was given up."),
             (false, true) => out.paint(Tone::Bad, "damaged; all events that are not named above are safe."),
+            (false, false) if memory_only => {
+                out.paint(Tone::Bad, "damaged; copy the events named above before the hub stops.")
+            }
             (false, false) => out.paint(Tone::Bad, "damaged, but no event is known to be lost."),
         };
         out.line(&format!("Hub {hub}: read {segments}, {read}: {verdict}"))?;
+    }
+    Ok(())
+}
+
+/// Names the events that a restart would lose, and how to copy them.
+fn memory_only(out: &mut Out, hub: &str, partition: &Value) -> Result<(), Failure> {
+    let id = text(partition, "id");
+    for range in items(partition, "memory_only") {
+        let (first, last) = (first(range), last(range));
+        let (events, count) = (numbered(first, last), last - first + 1);
+        out.line(&format!(
+            "Partition {id} of hub {hub}: {events} can be read from memory only, until the hub stops: what is on disk is damaged. \
+             Copy: partita consume {hub} -p {id} --from seq:{first} -n {count} -o jsonl"
+        ))?;
     }
     Ok(())
 }

@@ -21,6 +21,7 @@ pub use hub::{Hub, HubOptions};
 use meta::Meta;
 use opening::ToOpen;
 use partita_core::model::{ConsumerGroup, HubName};
+#[cfg(feature = "server")]
 pub(crate) use reader::listed;
 pub use reader::{Attach, AttachError, HubReadError, HubReader};
 pub use reset::{Reset, ResetHub};

@@ -41,13 +41,17 @@ pub struct PartitionCheck {
     pub lost: Vec<LostRange>,
     /// How many of its events lie in segments that could not be read: nobody knows whether they are whole.
     pub unread_events: u64,
+    /// Events that are damaged on disk, and that only the memory of the hub still has: a restart loses them.
+    pub memory_only: Vec<Range<u64>>,
 }
 
 impl PartitionCheck {
     /// How many events were read and are whole.
     pub fn safe_events(&self) -> u64 {
         let lost: u64 = self.lost.iter().map(LostRange::events).sum();
-        (self.next_seq - self.first_seq).saturating_sub(lost).saturating_sub(self.unread_events)
+        let memory_only: u64 = self.memory_only.iter().map(|events| events.end - events.start).sum();
+        let all = self.next_seq - self.first_seq;
+        all.saturating_sub(lost).saturating_sub(self.unread_events).saturating_sub(memory_only)
     }
 
     /// Whether events are lost and nobody accepted that.
@@ -115,13 +119,16 @@ impl Core {
             displaced: None,
             partitions: Vec::new(),
         };
-        let mut unread = Unread::default();
+        let (mut unread, mut memory_only) = (Unread::default(), Vec::new());
         for segment in &segments {
             if !progress(out.bytes, total) {
                 return None;
             }
             match self.look_through(segment) {
-                Ok(_) => out.bytes += segment.end(),
+                Ok(found) => {
+                    out.bytes += segment.end();
+                    memory_only.extend(found.memory_only);
+                }
                 Err(_) if segment.is_retired() => {}
                 Err(error) => {
                     unread.add(self.spans(segment).0);
@@ -153,7 +160,10 @@ impl Core {
                     false => unread.of(partition),
                 };
                 let unread_events = beside(spans, &lost);
-                PartitionCheck { partition, first_seq, next_seq, lost, unread_events }
+                // What is not safe anyway is not counted twice.
+                let of = memory_only.iter().filter(|(of, _)| *of == partition && !displaced);
+                let memory_only = of.map(|(_, events)| events.clone()).collect();
+                PartitionCheck { partition, first_seq, next_seq, lost, unread_events, memory_only }
             })
             .collect();
         Some(out)

@@ -44,6 +44,8 @@ pub(crate) struct Examined {
     pub(crate) lost: Vec<LostRange>,
     /// Bytes that are not what was written.
     pub(crate) damage: Vec<Range<u64>>,
+    /// Events that are damaged here and that only memory has: they are lost when the process ends.
+    pub(crate) memory_only: Vec<(u32, Range<u64>)>,
 }
 
 /// A whole batch: its events, and the damaged bytes that were met before it.
@@ -107,7 +109,17 @@ pub(crate) fn examine(input: &ExamineInput<'_>) -> Examined {
         let cached = input.cached.iter().filter(|(of, _)| *of == partition).map(|(_, events)| events.clone());
         let mut whole: Vec<_> = covers.iter().map(|cover| cover.events.clone()).chain(cached).collect();
         whole.sort_by_key(|events| events.start);
-        out.lost.extend(without(span.clone(), &whole).into_iter().map(|hole| LostRange {
+        let lost = without(span.clone(), &whole);
+        if !out.damage.is_empty() {
+            let on_disk: Vec<_> = covers.iter().map(|cover| cover.events.clone()).collect();
+            // Where the last block is still being written, what lies behind all that the disk has is in that block.
+            let is_here =
+                |hole: &Range<u64>| !input.cut_off || on_disk.iter().any(|events| hole.end <= events.start);
+            let holes = without(span.clone(), &on_disk).into_iter().filter(is_here);
+            let kept = holes.flat_map(|hole| without(hole, &lost));
+            out.memory_only.extend(kept.map(|events| (partition, events)));
+        }
+        out.lost.extend(lost.into_iter().map(|hole| LostRange {
             partition,
             segment: input.segment,
             certain: is_certain(input, &hole, span, covers, damaged),

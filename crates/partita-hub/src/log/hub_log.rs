@@ -302,6 +302,7 @@ impl HubLog {
         self.core.readable_seqs(partition)
     }
 
+    #[cfg(feature = "server")]
     /// The loss that holds an event and was accepted, as far as it is known.
     pub(crate) fn given_up_at(&self, partition: u32, seq: u64) -> Option<LostRange> {
         self.core.given_up_at(partition, seq)
