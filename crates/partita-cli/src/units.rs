@@ -25,6 +25,14 @@ pub(crate) fn parse_time(text: &str) -> Result<Duration, String> {
     }
 }
 
+/// Reads a time that events are kept for: whole seconds, as a hub counts them.
+pub(crate) fn parse_retention(text: &str) -> Result<Duration, String> {
+    match parse_time(text)? {
+        time if time.subsec_nanos() == 0 => Ok(time),
+        _ => Err(format!("a retention time has whole seconds, and {text} has not: write 20s, 2m, 1h30m or 7d")),
+    }
+}
+
 /// Reads `512MiB`, `10GiB`, `2GB` (powers of 1000, as MiB and GiB are of 1024) or a number of bytes.
 pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
     match text.parse::<ByteSize>() {

@@ -13,7 +13,7 @@ use super::client::{Client, segment};
 use super::show::{self, items, number, text, texts};
 use crate::Failure;
 use crate::output::{Out, confirm, counted, tame};
-use crate::units::{Size, Time, parse_size, parse_time};
+use crate::units::{Size, Time, parse_retention, parse_size};
 
 /// Looks at the hubs of a hub server that runs, and changes them.
 #[derive(clap::Args, Debug)]
@@ -45,7 +45,7 @@ enum HubCommand {
         #[arg(long = "group", short, value_name = "NAME")]
         groups: Vec<String>,
         /// How long it keeps events [default: as --retention of the server, or 1d]
-        #[arg(long, value_name = "TIME", value_parser = parse_time)]
+        #[arg(long, value_name = "TIME", value_parser = parse_retention)]
         retention: Option<Duration>,
         /// How much it keeps; the oldest events go first
         #[arg(long, value_name = "SIZE", value_parser = parse_size)]
@@ -59,7 +59,7 @@ enum HubCommand {
         #[arg(long, short, value_parser = clap::value_parser!(u32).range(1..=1_024))]
         partitions: Option<u32>,
         /// How long it keeps events
-        #[arg(long, value_name = "TIME", value_parser = parse_time)]
+        #[arg(long, value_name = "TIME", value_parser = parse_retention)]
         retention: Option<Duration>,
         /// How much it keeps; the oldest events go first
         #[arg(long, value_name = "SIZE", value_parser = parse_size)]

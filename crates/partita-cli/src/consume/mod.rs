@@ -265,6 +265,17 @@ fn print_all(
             }
             Some(Said::Silence(text)) if printer.printed() == 0 => Out::stderr().line(&text)?,
             Some(Said::Silence(_)) => {}
+            // What the other partitions have is printed first, if that ends.
+            Some(Said::Failed(failed)) if args.until_end => match &failure {
+                None => failure = Some(failed),
+                Some(first) if first.text() != failed.text() => {
+                    let mut err = Out::stderr();
+                    let word = err.paint(Tone::Bad, "error:");
+                    let text = format!("{word} {}", tame(&failed.text()));
+                    bar.suspend(|| err.line(&text))?;
+                }
+                Some(_) => {}
+            },
             Some(Said::Failed(failed)) => {
                 failure = Some(failed);
                 break;

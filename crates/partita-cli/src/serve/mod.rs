@@ -25,7 +25,7 @@ pub(crate) use self::keys::KeyPlace;
 use self::listen::Listen;
 use self::plan::Plan;
 use crate::Failure;
-use crate::units::{parse_size, parse_time};
+use crate::units::{parse_retention, parse_size, parse_time};
 
 /// The emulator's port for its health check.
 pub(crate) const HTTP_PORT: u16 = 5300;
@@ -63,7 +63,7 @@ pub(crate) struct Args {
     config: Option<PathBuf>,
 
     /// How long all hubs keep events [default: each hub's own setting, 1d for new hubs]
-    #[arg(long, value_name = "TIME", value_parser = parse_time, help_heading = "Hubs")]
+    #[arg(long, value_name = "TIME", value_parser = parse_retention, help_heading = "Hubs")]
     retention: Option<Duration>,
 
     /// How much each hub keeps; the oldest events are removed first

@@ -155,6 +155,24 @@ fn a_check_of_a_running_hub_names_events_that_only_its_memory_has() {
 }
 
 #[test]
+fn a_damaged_partition_does_not_hide_what_the_others_have() {
+    let hub = Hub::start(&["--hub", "eh1:2"]);
+    for partition in ["0", "1"] {
+        let text: String = (0..500).map(|n| format!("partition {partition} line {n}\n")).collect();
+        produce(&hub, &["eh1", "-p", partition], text.as_bytes());
+    }
+    let (dir, _) = hub.stop();
+    damage(&dir.path().join("data"), b"partition 0 line 3");
+    let hub = Hub::start_in(dir, &[]);
+    let read = run(&hub, &["consume", "eh1", "--until-end"], b"");
+    let lines: Vec<String> = (0..500).map(|n| format!("partition 1 line {n}")).collect();
+    let said = text(&read.stdout);
+    assert_eq!(said.lines().filter(|line| line.starts_with("partition 1")).collect::<Vec<_>>(), lines);
+    assert_eq!(read.status.code(), Some(1));
+    assert!(text(&read.stderr).contains("of partition 0 of hub 'eh1' are damaged"), "{}", text(&read.stderr));
+}
+
+#[test]
 fn damage_is_given_up_offline_too() {
     let hub = Hub::start(&["--hub", "eh1:1"]);
     for group in 0..3 {

@@ -28,6 +28,11 @@ fn a_size_that_the_documents_name_is_taken_and_one_that_keeps_nothing_is_refused
     ] {
         fails(partita(args).args(["--http", &http]), 2, &["a retention of 0 would keep nothing"]);
     }
+    for text in ["500ms", "1.5s"] {
+        let words = format!("a retention time has whole seconds, and {text} has not");
+        fails(partita(&["hub", "create", "none", "--retention", text]).args(["--http", &http]), 2, &[&words]);
+        fails(&mut partita(&["serve", "--memory", "--retention", text]), 2, &[&words]);
+    }
     fails(
         &mut partita(&["serve", "--memory", "--retention", "0s"]),
         2,
