@@ -29,7 +29,9 @@ pub(crate) fn parse_time(text: &str) -> Result<Duration, String> {
 pub(crate) fn parse_retention(text: &str) -> Result<Duration, String> {
     match parse_time(text)? {
         time if time.subsec_nanos() == 0 => Ok(time),
-        _ => Err(format!("a retention time has whole seconds, and {text} has not: write 20s, 2m, 1h30m or 7d")),
+        _ => {
+            Err(format!("a retention time has whole seconds, and {text} has not: write 20s, 2m, 1h30m or 7d"))
+        }
     }
 }
 
