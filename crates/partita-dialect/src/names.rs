@@ -55,3 +55,16 @@ pub mod token {
     /// A token of an identity provider.
     pub const JWT: &str = "jwt";
 }
+
+/// What Partita's hub says beside the service's words. Clients that do not know it pass over it.
+pub mod own {
+    /// Property of a reader's link: the first number that was to be delivered and is lost for good: a long.
+    pub const LOST_FROM: &str = "partita:lost-from";
+    /// Property of a reader's link: the number with which reading goes on after it: a long.
+    pub const LOST_NEXT: &str = "partita:lost-next";
+    /// Of a hub, from `$management`: which life of its data this is: a string.
+    pub const STREAM: &str = "partita_stream";
+    /// Of a partition, from `$management`: the last event that a reader gets, where those after it are lost and that was
+    /// accepted: a long.
+    pub const LAST_READABLE: &str = "partita_last_readable_sequence_number";
+}

@@ -8,6 +8,10 @@ use partita_amqp::connection::{LinkId, SessionId};
 use partita_amqp::message::Map;
 use partita_amqp::performative::{Attach, ReceiverSettleMode, Role, SenderSettleMode, Source, Target};
 use partita_core::model::{ConsumerGroup, Epoch, Position, Timestamp, Value};
+use partita_dialect::names::annotation::{PRODUCER_EPOCH, PRODUCER_ID, PRODUCER_SEQUENCE};
+use partita_dialect::names::link::{EPOCH, IDEMPOTENT, RECEIVER_NAME, RUNTIME_METRIC};
+use partita_dialect::names::own::{LOST_FROM, LOST_NEXT};
+use partita_dialect::selector::{is_selector, position};
 
 use super::logic::{ConnectionLogic, Link, LinkKind, Pass, error_of};
 use super::mailbox::Bell;
@@ -23,9 +27,6 @@ use crate::service::condition::{ARGUMENT_ERROR, NOT_ALLOWED, NOT_IMPLEMENTED, Re
 use crate::service::ingest::ProducerNumbers;
 use crate::service::selector;
 use crate::source::attach_at_oldest;
-use partita_dialect::names::annotation::{PRODUCER_EPOCH, PRODUCER_ID, PRODUCER_SEQUENCE};
-use partita_dialect::names::link::{EPOCH, IDEMPOTENT, RECEIVER_NAME, RUNTIME_METRIC};
-use partita_dialect::selector::{is_selector, position};
 
 /// The second one is the Rust client's.
 const RECEIVER_NAMES: [&str; 2] = [RECEIVER_NAME, "com.microsoft.com:receiver-name"];
@@ -150,8 +151,8 @@ impl ConnectionLogic {
                 let reader =
                     reader.map_err(|error| selector::refusal(&from, error, hub.partition(partition)))?;
                 let attach = &with_loss(attach, &reader);
-                let outlet = self.outlet(id, attach, reader, &from);
-                self.attached(id, attach, pass, outlet)?;
+                let link_kind = self.receiver_link(id, attach, reader, &from);
+                self.attached(id, attach, pass, link_kind)?;
                 self.begin_reading(id, now);
             }
         }
@@ -169,9 +170,9 @@ impl ConnectionLogic {
         match found {
             Ok(reader) => {
                 let attach = with_loss(&attach, &reader);
-                let outlet = self.outlet(id, &attach, reader, &from);
+                let link_kind = self.receiver_link(id, &attach, reader, &from);
                 if let Some(link) = self.links.get_mut(&id) {
-                    link.kind = outlet;
+                    link.kind = link_kind;
                 }
                 let answer = self.granted(&attach);
                 self.conn.answer_attach(id, answer);
@@ -188,7 +189,7 @@ impl ConnectionLogic {
         }
     }
 
-    fn outlet(&self, id: LinkId, attach: &Attach, reader: HubReader, from: &Position) -> LinkKind {
+    fn receiver_link(&self, id: LinkId, attach: &Attach, reader: HubReader, from: &Position) -> LinkKind {
         let metrics = attach.desired_capabilities.iter().any(|wanted| **wanted == *RUNTIME_METRIC);
         LinkKind::Receiver(Box::new(ReceiverLink::new(id, reader, from, metrics, &self.mailbox)))
     }
@@ -298,10 +299,6 @@ impl ConnectionLogic {
         answer
     }
 }
-
-/// Partita's own: the first number that was to be delivered and is lost, and the number with which reading goes on.
-const LOST_FROM: &str = "partita:lost-from";
-const LOST_NEXT: &str = "partita:lost-next";
 
 /// What a reader is told in answer to its attach if it starts with events that are lost, and that was accepted. It cannot find
 /// out by itself: unless it started by a number, it has none to compare that of its first event with, and that may be long in coming.

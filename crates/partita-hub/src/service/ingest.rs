@@ -8,13 +8,13 @@
 use partita_amqp::message::{MessageError, RawContent, Sections};
 use partita_amqp::types::{self, Checker, Decoder, RawMap};
 use partita_core::model::Value;
-
-use super::condition::{ARGUMENT_ERROR, DECODE_ERROR, Refusal};
-use crate::log::{BatchBuilder, EncodeError, EncodedBatch, ProducerStamp};
 use partita_dialect::names::annotation::{
     ENQUEUED_TIME, OFFSET, PARTITION_KEY, PRODUCER_EPOCH, PRODUCER_ID, PRODUCER_SEQUENCE, SEQUENCE_NUMBER,
     SEQUENCE_NUMBER_EPOCH,
 };
+
+use super::condition::{ARGUMENT_ERROR, DECODE_ERROR, Refusal};
+use crate::log::{BatchBuilder, EncodeError, EncodedBatch, ProducerStamp};
 
 /// One event.
 pub const FORMAT_EVENT: u32 = 0;

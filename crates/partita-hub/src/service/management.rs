@@ -3,6 +3,7 @@
 use partita_amqp::message::Message;
 use partita_core::model::{Timestamp, Value};
 use partita_dialect::names::entity::{HUB, PARTITION};
+use partita_dialect::names::own::{LAST_READABLE, STREAM};
 
 use super::address::partition_number;
 use super::auth::{Rules, Tokens};
@@ -82,9 +83,6 @@ fn allowed(
     }
 }
 
-/// Partita's own: the last event that a reader gets, where those after it are lost and that was accepted.
-const LAST_READABLE: &str = "partita_last_readable_sequence_number";
-
 fn describe_hub(hub: &Hub) -> Pairs {
     let partitions = hub.partitions();
     let ids = (0..partitions).map(|number| Value::from(number.to_string()));
@@ -98,7 +96,7 @@ fn describe_hub(hub: &Hub) -> Pairs {
         // Go does not go on without it.
         ("georeplication_factor", Value::Int(1)),
         // Partita's own: tells a client that the hub was reset.
-        ("partita_stream", Value::from(hub.stream().as_str())),
+        (STREAM, Value::from(hub.stream().as_str())),
     ]
 }
 

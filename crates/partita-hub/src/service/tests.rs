@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use partita_amqp::message::{self, Header, Map, Message};
 use partita_core::model::{Body, HubName, Timestamp, Value};
+use partita_dialect::names::annotation::PARTITION_KEY;
 use proptest::prelude::*;
 
 use super::auth::{Key, Rules, Tokens, WELL_KNOWN_KEY, WELL_KNOWN_NAME, sign};
@@ -11,7 +12,6 @@ use super::ingest::{FORMAT_BATCH, FORMAT_EVENT, Ingested, ingest};
 use super::management;
 use crate::broker::{Broker, HubOptions, Route};
 use crate::log::{EncodedBatch, PartitionInfo, ProducerStamp, StoredEvent};
-use partita_dialect::names::annotation::PARTITION_KEY;
 
 const BYTES_MAX: usize = 1 << 20;
 

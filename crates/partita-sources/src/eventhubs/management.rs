@@ -5,6 +5,7 @@ use partita_core::model::{
     Body, LastEnqueued, Offset, PartitionId, SequenceNumber, StreamId, StreamPosition, Timestamp, Value,
 };
 use partita_dialect::names::entity::{HUB, PARTITION};
+use partita_dialect::names::own::{LAST_READABLE, STREAM};
 
 use super::EventHubsError;
 use super::client::Client;
@@ -48,7 +49,7 @@ pub(crate) async fn hub(client: &Client) -> Result<HubProperties, EventHubsError
         name: text(&reply, "name").unwrap_or(client.config().hub.as_str()).to_owned(),
         created: time(&reply, "created_at"),
         partitions: ids.iter().filter_map(Value::as_str).map(PartitionId::new).collect(),
-        stream: text(&reply, "partita_stream").map(StreamId::new),
+        stream: text(&reply, STREAM).map(StreamId::new),
     })
 }
 
@@ -74,7 +75,7 @@ pub(crate) async fn partition(
         // The service says -1 of a partition that never had an event.
         first: SequenceNumber(number("begin_sequence_number").unwrap_or(0).max(0)),
         is_empty: matches!(field(&reply, "is_partition_empty"), Some(Value::Boolean(true))),
-        last_readable: number("partita_last_readable_sequence_number").map(SequenceNumber),
+        last_readable: number(LAST_READABLE).map(SequenceNumber),
         end: LastEnqueued { position, enqueued_time, retrieved: Timestamp::now() },
     })
 }

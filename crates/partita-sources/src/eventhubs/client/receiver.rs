@@ -6,6 +6,7 @@ use bytes::{Bytes, BytesMut};
 use partita_amqp::connection::{Connection, Delivery, DeliveryRange, LinkId, SessionId};
 use partita_amqp::performative::{Attach, DeliveryState, Error, condition};
 use partita_core::model::Value;
+use partita_dialect::names::own::{LOST_FROM, LOST_NEXT};
 use tokio::sync::{Notify, mpsc};
 
 use super::command::Reply;
@@ -20,10 +21,6 @@ const SHARED_BYTES_MIN: usize = 64 * 1024;
 
 /// Batches beyond the credit: a hub may send a little more than it may.
 const BATCHES_EXTRA: usize = 64;
-
-/// Partita's own: the first number that was to be delivered and is lost, and the number with which reading goes on.
-const LOST_FROM: &str = "partita:lost-from";
-const LOST_NEXT: &str = "partita:lost-next";
 
 #[derive(Debug)]
 pub(super) struct Receiver {
